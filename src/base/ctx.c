@@ -97,13 +97,13 @@ static void record(fr_ctx *ctx, fr_status status, const char *text)
     pthread_mutex_unlock(&ctx->lock);
 }
 
-void fr__failure_save(fr_ctx *ctx, fr_failure *f)
+void fr__failure_save(fr_ctx *ctx, fr__failure *f)
 {
     f->status = fr_ctx_status(ctx);
     memcpy(f->text, fr_ctx_error(ctx), sizeof f->text);
 }
 
-void fr__failure_restore(fr_ctx *ctx, const fr_failure *f) { record(ctx, f->status, f->text); }
+void fr__failure_restore(fr_ctx *ctx, const fr__failure *f) { record(ctx, f->status, f->text); }
 
 /* Control characters, ends of lines and marks that reorder text: a terminal or a log would act on
  * them, so that a name could hide or forge what is said. */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-struct fr_name_slot {
+struct fr__name_slot {
     const char *name; /* NULL: free */
     int index;
 };
@@ -15,24 +15,24 @@ static size_t hash(const char *name)
     return (size_t)(h ^ (h >> 32));
 }
 
-static struct fr_name_slot *slot_of(const fr_names *t, const char *name)
+static struct fr__name_slot *slot_of(const fr__names *t, const char *name)
 {
     size_t i = hash(name) & (t->room - 1);
     while (t->slots[i].name && strcmp(t->slots[i].name, name) != 0) i = (i + 1) & (t->room - 1);
     return &t->slots[i];
 }
 
-int fr__names_find(const fr_names *t, const char *name)
+int fr__names_find(const fr__names *t, const char *name)
 {
     if (!t->room) return -1;
-    const struct fr_name_slot *s = slot_of(t, name);
+    const struct fr__name_slot *s = slot_of(t, name);
     return s->name ? s->index : -1;
 }
 
-static bool grow(fr_names *t)
+static bool grow(fr__names *t)
 {
-    fr_names bigger = {.room = t->room ? 2 * t->room : 64, .n = t->n};
-    bigger.slots = FR_NEW_ARRAY(struct fr_name_slot, bigger.room);
+    fr__names bigger = {.room = t->room ? 2 * t->room : 64, .n = t->n};
+    bigger.slots = FR_NEW_ARRAY(struct fr__name_slot, bigger.room);
     if (!bigger.slots) return false;
     for (size_t i = 0; i < t->room; i++)
         if (t->slots[i].name) *slot_of(&bigger, t->slots[i].name) = t->slots[i];
@@ -41,16 +41,16 @@ static bool grow(fr_names *t)
     return true;
 }
 
-bool fr__names_add(fr_names *t, const char *name, int index)
+bool fr__names_add(fr__names *t, const char *name, int index)
 {
     if (2 * (t->n + 1) > t->room && !grow(t)) return false;
-    *slot_of(t, name) = (struct fr_name_slot){name, index};
+    *slot_of(t, name) = (struct fr__name_slot){name, index};
     t->n++;
     return true;
 }
 
-void fr__names_fini(fr_names *t)
+void fr__names_fini(fr__names *t)
 {
     fr__free(t->slots);
-    *t = (fr_names){0};
+    *t = (fr__names){0};
 }

@@ -6,15 +6,15 @@
 
 #include <string.h>
 
-typedef struct fr_names {
-    struct fr_name_slot *slots; /* (room), open addressing, at most half full */
+typedef struct fr__names {
+    struct fr__name_slot *slots; /* (room), open addressing, at most half full */
     size_t room, n;
-} fr_names; /* zero is empty */
+} fr__names; /* zero is empty */
 
-int fr__names_find(const fr_names *t, const char *name); /* -1: none */
+int fr__names_find(const fr__names *t, const char *name); /* -1: none */
 /* Add a name. The text must outlive the table and must not be in it. False: no memory. */
-bool fr__names_add(fr_names *t, const char *name, int index);
-void fr__names_fini(fr_names *t);
+bool fr__names_add(fr__names *t, const char *name, int index);
+void fr__names_fini(fr__names *t);
 
 /* Defines list() and find(name) of a NULL-terminated array of records that have a name. */
 #define FR_REGISTRY(type, records, list, find)            \

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* High byte of a stream id; the rest is the node, parameter or epoch. */
-enum fr_stream {
+enum fr__stream {
     FR_STREAM_INIT = 1,
     FR_STREAM_DROPOUT,
     FR_STREAM_SHUFFLE,
@@ -37,7 +37,7 @@ static inline void fr__philox(uint32_t c[4], uint32_t k0, uint32_t k1)
 
 /* Four words for position (a, b) of stream `purpose`/`id` under `seed`.
  * b may use 32 bits (a sample in a mini-batch), a all 64 (element or step). */
-static inline void fr__random4(uint64_t seed, enum fr_stream purpose, uint32_t id, uint64_t a,
+static inline void fr__random4(uint64_t seed, enum fr__stream purpose, uint32_t id, uint64_t a,
                                uint32_t b, uint32_t out[4])
 {
     out[0] = (uint32_t)a, out[1] = (uint32_t)(a >> 32), out[2] = b,

@@ -98,7 +98,7 @@ static uint64_t hash(const char *text)
 
 /* The minimum over the group and all of its parents. Inside a container, the group may be mounted
  * as the root, so missing folders are skipped. */
-static void walk_up(const char *root, const layout *l, char *path, fr_room *out)
+static void walk_up(const char *root, const layout *l, char *path, fr__room *out)
 {
     char folder[2 * MOST_PATH];
     out->group_id ^= hash(path);
@@ -112,10 +112,10 @@ static void walk_up(const char *root, const layout *l, char *path, fr_room *out)
     }
 }
 
-void fr__room_read(const char *root, fr_room *out)
+void fr__room_read(const char *root, fr__room *out)
 {
     uint64_t kb = read_number(root, "/proc", "meminfo", "MemAvailable");
-    *out = (fr_room){.machine = kb == UNKNOWN ? UNKNOWN : kb * 1024, .group = UNKNOWN};
+    *out = (fr__room){.machine = kb == UNKNOWN ? UNKNOWN : kb * 1024, .group = UNKNOWN};
     for (int i = 0; i < N_LAYOUTS; i++) {
         char line[MOST_PATH];
         FILE *f = open_in(root, "/proc/self", "cgroup");

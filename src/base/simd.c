@@ -6,7 +6,7 @@
 #include <strings.h>
 
 /* oneDNN's names. Several share a prefix: AVX2_VNNI, AVX512_CORE_BF16. */
-static fr_simd allowed(void)
+static fr__simd_set allowed(void)
 {
     const char *cap = getenv("ONEDNN_MAX_CPU_ISA");
     if (!cap) cap = getenv("DNNL_MAX_CPU_ISA");
@@ -16,7 +16,7 @@ static fr_simd allowed(void)
 }
 
 /* The sets of FR_SIMD_AVX2_SET and FR_SIMD_AVX512_SET; the system must also save the registers. */
-static fr_simd present(void)
+static fr__simd_set present(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
@@ -31,14 +31,14 @@ static fr_simd present(void)
     return FR_SIMD_BASE;
 }
 
-fr_simd fr__simd(void)
+fr__simd_set fr__simd(void)
 {
     static _Atomic int known; /* the result plus 1 */
     int found = atomic_load_explicit(&known, memory_order_relaxed);
     if (found == 0) {
-        const fr_simd has = present(), may = allowed();
+        const fr__simd_set has = present(), may = allowed();
         found = 1 + (int)(has < may ? has : may);
         atomic_store_explicit(&known, found, memory_order_relaxed);
     }
-    return (fr_simd)(found - 1);
+    return (fr__simd_set)(found - 1);
 }

@@ -25,8 +25,8 @@
 #endif
 
 /* The instruction set of the processor, limited by ONEDNN_MAX_CPU_ISA like oneDNN's kernels. */
-typedef enum fr_simd { FR_SIMD_BASE, FR_SIMD_AVX2, FR_SIMD_AVX512 } fr_simd;
-fr_simd fr__simd(void);
+typedef enum fr__simd_set { FR_SIMD_BASE, FR_SIMD_AVX2, FR_SIMD_AVX512 } fr__simd_set;
+fr__simd_set fr__simd(void);
 
 #define FR_INLINE static inline __attribute__((always_inline))
 

@@ -220,7 +220,7 @@ fr_status fr__checkpoint_write(fr__checkpoint_job *job)
     if (status == FR_OK) status = grow(&w, name, temp);
     if (status == FR_OK) status = take_rest(&w);
     if (status == FR_OK) return prune(job);
-    fr_failure failure;
+    fr__failure failure;
     fr__failure_save(job->ctx, &failure);
     (void)take_rest(&w);
     if (has_paths) /* frees space on a full disk */

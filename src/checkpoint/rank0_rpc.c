@@ -45,7 +45,7 @@ fr_status fr__rank0_work(fr__setup *s, fr_engine *e, fr_status (*work)(void *arg
 {
     fr_status status, ended;
     if (fr_team_rank(s->team) == 0) {
-        fr_failure failure;
+        fr__failure failure;
         status = work(arg);
         fr__failure_save(s->ctx, &failure);
         ended = fr__rank0_call(s, e, FR_RPC_END, 0, 0, NULL);

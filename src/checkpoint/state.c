@@ -69,7 +69,7 @@ static const struct key keys[] = {
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
 
-static void put(fr_json *j, const struct key *k, const void *value)
+static void put(fr__json *j, const struct key *k, const void *value)
 {
     switch (k->kind) {
     case INT: fr__json_int(j, k->name, *(const int64_t *)value); break;
@@ -97,7 +97,7 @@ static fr_status get(fr_ctx *ctx, const char *path, const json_t *o, const struc
 fr_status fr__state_write(fr_ctx *ctx, int dir, const char *folder, const fr__state *state)
 {
     char path[FR_PATH], text[4096], hash[FR_HASH_TEXT];
-    fr_json j;
+    fr__json j;
     FR_TRY(fr__path(ctx, path, "%s/state.json", folder));
     fr__json_to_buffer(&j, text, sizeof text - TAIL_BYTES, 2);
     fr__json_object(&j, NULL);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static void write_columns(fr_json *j, const fr_compare *c)
+static void write_columns(fr__json *j, const fr_compare *c)
 {
     fr__json_list(j, "columns");
     for (int i = 0; i < c->n_columns; i++) {
@@ -26,7 +26,7 @@ static void write_columns(fr_json *j, const fr_compare *c)
     fr__json_end(j);
 }
 
-static void write_values(fr_json *j, const fr_compare *c, const struct fr__case *k)
+static void write_values(fr__json *j, const fr_compare *c, const struct fr__case *k)
 {
     fr__json_object(j, "values");
     for (int i = 0; fr_compare_column_at(i); i++) {
@@ -43,7 +43,7 @@ static void write_values(fr_json *j, const fr_compare *c, const struct fr__case 
     fr__json_end(j);
 }
 
-static void write_published(fr_json *j, const struct fr__case *k)
+static void write_published(fr__json *j, const struct fr__case *k)
 {
     if (!k->has_published) {
         fr__json_null(j, "published");
@@ -57,7 +57,7 @@ static void write_published(fr_json *j, const struct fr__case *k)
     fr__json_end(j);
 }
 
-static void write_case(fr_json *j, const fr_compare *c, const struct fr__case *k)
+static void write_case(fr__json *j, const fr_compare *c, const struct fr__case *k)
 {
     int n_done = 0;
     for (int s = 0; s < k->n_runs; s++) n_done += k->runs[s].state == FR_RUN_DONE;
@@ -79,7 +79,7 @@ static void write_case(fr_json *j, const fr_compare *c, const struct fr__case *k
     fr__json_end(j);
 }
 
-static void write_all(fr_json *j, const fr_compare *c)
+static void write_all(fr__json *j, const fr_compare *c)
 {
     fr__json_object(j, NULL);
     fr__json_int(j, "format", 1);
@@ -97,7 +97,7 @@ static void write_all(fr_json *j, const fr_compare *c)
 
 fr_status fr__compare_json(fr_compare *c, const char **text)
 {
-    fr_json j;
+    fr__json j;
     fr__json_to_text(&j, 2);
     write_all(&j, c);
     char *own = fr__json_take(&j, "\n");

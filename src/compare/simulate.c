@@ -32,7 +32,7 @@ fr_status fr__compare_name_profile(fr_compare *c, struct fr__case *k, const fr_c
 /* --- simulations ------------------------------------------------------------------------------ */
 
 /* Write the keys of a run's summary for which the simulation has numbers. */
-static void write_forecast(fr_json *j, const struct fr__case *k, const fr_forecast *f)
+static void write_forecast(fr__json *j, const struct fr__case *k, const fr_forecast *f)
 {
     double batch = (double)k->batch;
     fr__json_object(j, NULL);
@@ -64,7 +64,7 @@ static void write_forecast(fr_json *j, const struct fr__case *k, const fr_foreca
 static fr_status save_forecast(fr_compare *c, const struct fr__case *k, const fr_forecast *f)
 {
     const char *path = fr__compare_path(c, &c->job, k->folder, FR_SIMULATED);
-    fr_json j;
+    fr__json j;
     fr__json_to_text(&j, 2);
     write_forecast(&j, k, f);
     char *text = fr__json_take(&j, "\n");

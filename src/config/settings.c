@@ -106,7 +106,7 @@ static fr_status read_run(fr_conf *c, const char *config_path, const char *out, 
 {
     char preset[1024], quoted[8192];
     if (out) {
-        fr_json j;
+        fr__json j;
         fr__json_to_buffer(&j, quoted, sizeof quoted, 0); /* a JSON text is a YAML text */
         fr__json_text(&j, NULL, out);
         if (!fr__json_finish(&j)) return fr_conf_fail(c, "out", "--out: the path is too long");

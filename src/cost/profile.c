@@ -108,7 +108,7 @@ bool fr__profile_is_sound(const fr_profile *p, int i, char text[256])
 
 static fr_status check_names(fr_ctx *ctx, const fr_profile *p)
 {
-    fr_names names = {0};
+    fr__names names = {0};
     fr_status status = FR_OK;
     for (int i = 0; i < p->n_nodes && status == FR_OK; i++) {
         int twin = fr__names_find(&names, p->nodes[i].name);

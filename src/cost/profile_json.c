@@ -24,7 +24,7 @@ enum { FORMAT = 1 };
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-static void put_node(fr_json *j, const fr_profile *p, const fr_profile_node *n)
+static void put_node(fr__json *j, const fr_profile *p, const fr_profile_node *n)
 {
     fr__json_object(j, NULL);
     int indent = j->indent;
@@ -49,7 +49,7 @@ static void put_node(fr_json *j, const fr_profile *p, const fr_profile_node *n)
 /* A profile of one size. */
 static void put(fr__text *to, const fr_profile *p)
 {
-    fr_json json, *j = &json;
+    fr__json json, *j = &json;
     fr__json_to_text(j, 1);
     fr__json_object(j, NULL);
     fr__json_int(j, "format", FORMAT);
@@ -100,7 +100,7 @@ struct reader {
     fr_arena arena;
     fr_profile profile; /* all in the arena, but for: */
     FR_VEC(fr_profile_node) nodes;
-    fr_names names;
+    fr__names names;
 };
 
 /* Line of item i of the list "nodes"; i < 0: first line of the document. */

@@ -39,7 +39,7 @@ struct reader {
     int line;
     FR_VEC(struct item) items;
     FR_VEC(struct edge) edges;
-    fr_names names;
+    fr__names names;
     int *inputs;                     /* (edges) items, grouped by their readers */
     int *by_number, *stack, *sorted; /* (items) */
 };

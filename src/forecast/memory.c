@@ -61,7 +61,7 @@ static void measure(const fr__setup *s, const fr_engine *e, fr__footprint *f)
     f->total = f->largest = f->base + most(f->engine + f->host, f->measuring);
 }
 
-void fr__memory_write(fr_json *j, const fr__footprint *f)
+void fr__memory_write(fr__json *j, const fr__footprint *f)
 {
     fr__json_object(j, "memory");
     fr__json_uint(j, "base_bytes", f->base);
@@ -77,7 +77,7 @@ void fr__memory_write(fr_json *j, const fr__footprint *f)
 /* The message of each rank to rank 0. */
 typedef struct claim {
     uint64_t need, host, total; /* still to be allocated; the part outside workers; in the end */
-    fr_room room;
+    fr__room room;
 } claim;
 
 static bool is_same_machine(const fr_team *t, int a, int b)

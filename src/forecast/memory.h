@@ -4,7 +4,7 @@
 
 #include "config/setup.h"
 
-struct fr_json;
+struct fr__json;
 
 /* Bytes of this process. */
 typedef struct fr__footprint {
@@ -23,6 +23,6 @@ typedef struct fr__footprint {
 fr_status fr__memory_plan(fr__setup *s, const fr_engine_desc *d, fr__footprint *f, fr_engine **out);
 
 /* The member "memory" of a summary. */
-void fr__memory_write(struct fr_json *j, const fr__footprint *f);
+void fr__memory_write(struct fr__json *j, const fr__footprint *f);
 
 #endif

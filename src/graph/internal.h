@@ -15,7 +15,7 @@ struct fr_graph {
     fr_arena arena; /* nodes, parameters, names; their addresses are stable */
     FR_VEC(fr_node *) nodes;
     FR_VEC(fr_param *) params;
-    fr_names node_names, param_names;
+    fr__names node_names, param_names;
     fr_status status; /* status of the first failure while building */
     bool is_finished;
     /* made by finish: */

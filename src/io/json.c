@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-static void put(fr_json *j, const char *text, size_t n)
+static void put(fr__json *j, const char *text, size_t n)
 {
     if (j->has_text) {
         fr__text_put_bytes(&j->text, text, n);
@@ -26,16 +26,16 @@ static void put(fr_json *j, const char *text, size_t n)
     j->bytes += n;
 }
 
-static void put_text(fr_json *j, const char *text) { put(j, text, strlen(text)); }
+static void put_text(fr__json *j, const char *text) { put(j, text, strlen(text)); }
 
-static void new_line(fr_json *j)
+static void new_line(fr__json *j)
 {
     if (j->indent == 0) return;
     put(j, "\n", 1);
     for (int i = 0; i < j->depth * j->indent; i++) put(j, " ", 1);
 }
 
-static void put_string(fr_json *j, const char *text)
+static void put_string(fr__json *j, const char *text)
 {
     size_t n;
     put(j, "\"", 1);
@@ -58,7 +58,7 @@ static void put_string(fr_json *j, const char *text)
 }
 
 /* Write the text before a value. */
-static void before(fr_json *j, const char *key)
+static void before(fr__json *j, const char *key)
 {
     bool in_object = j->depth > 0 && !j->is_list[j->depth];
     if (in_object != (key != NULL) || (j->depth == 0 && j->has_items[0])) j->failed = true;
@@ -72,7 +72,7 @@ static void before(fr_json *j, const char *key)
     put(j, ": ", 2);
 }
 
-static void open_level(fr_json *j, const char *key, bool is_list)
+static void open_level(fr__json *j, const char *key, bool is_list)
 {
     before(j, key);
     if (j->depth == FR_JSON_DEPTH) {
@@ -85,44 +85,44 @@ static void open_level(fr_json *j, const char *key, bool is_list)
     j->has_items[j->depth] = false;
 }
 
-static void start(fr_json *j, fr_json what)
+static void start(fr__json *j, fr__json what)
 {
     *j = what;
     if (j->buffer && j->room) j->buffer[0] = '\0';
 }
 
-void fr__json_to_file(fr_json *j, FILE *file, int indent)
+void fr__json_to_file(fr__json *j, FILE *file, int indent)
 {
-    start(j, (fr_json){.file = file, .indent = indent});
+    start(j, (fr__json){.file = file, .indent = indent});
 }
 
-void fr__json_to_buffer(fr_json *j, char *buffer, size_t room, int indent)
+void fr__json_to_buffer(fr__json *j, char *buffer, size_t room, int indent)
 {
-    start(j, (fr_json){.buffer = buffer, .room = room, .indent = indent});
+    start(j, (fr__json){.buffer = buffer, .room = room, .indent = indent});
 }
 
-void fr__json_to(fr_json *j, bool (*write)(void *user, const char *text, size_t n), void *user)
+void fr__json_to(fr__json *j, bool (*write)(void *user, const char *text, size_t n), void *user)
 {
-    start(j, (fr_json){.write = write, .user = user});
+    start(j, (fr__json){.write = write, .user = user});
 }
 
-void fr__json_to_text(fr_json *j, int indent)
+void fr__json_to_text(fr__json *j, int indent)
 {
-    start(j, (fr_json){.has_text = true, .indent = indent});
+    start(j, (fr__json){.has_text = true, .indent = indent});
 }
 
-char *fr__json_take(fr_json *j, const char *end)
+char *fr__json_take(fr__json *j, const char *end)
 {
     if (!fr__json_finish(j)) j->text.failed = true;
     fr__text_put(&j->text, end);
     return fr__text_take(&j->text);
 }
 
-void fr__json_object(fr_json *j, const char *key) { open_level(j, key, false); }
+void fr__json_object(fr__json *j, const char *key) { open_level(j, key, false); }
 
-void fr__json_list(fr_json *j, const char *key) { open_level(j, key, true); }
+void fr__json_list(fr__json *j, const char *key) { open_level(j, key, true); }
 
-void fr__json_end(fr_json *j)
+void fr__json_end(fr__json *j)
 {
     if (j->depth == 0) {
         j->failed = true;
@@ -134,7 +134,7 @@ void fr__json_end(fr_json *j)
     put(j, is_list ? "]" : "}", 1);
 }
 
-void fr__json_int(fr_json *j, const char *key, int64_t value)
+void fr__json_int(fr__json *j, const char *key, int64_t value)
 {
     char text[24];
     snprintf(text, sizeof text, "%lld", (long long)value);
@@ -142,7 +142,7 @@ void fr__json_int(fr_json *j, const char *key, int64_t value)
     put_text(j, text);
 }
 
-void fr__json_uint(fr_json *j, const char *key, uint64_t value)
+void fr__json_uint(fr__json *j, const char *key, uint64_t value)
 {
     char text[24];
     snprintf(text, sizeof text, "%llu", (unsigned long long)value);
@@ -150,7 +150,7 @@ void fr__json_uint(fr_json *j, const char *key, uint64_t value)
     put_text(j, text);
 }
 
-void fr__json_real(fr_json *j, const char *key, double value)
+void fr__json_real(fr__json *j, const char *key, double value)
 {
     char text[32] = "null";
     if (isfinite(value)) fr__real_format(value, text);
@@ -158,19 +158,19 @@ void fr__json_real(fr_json *j, const char *key, double value)
     put_text(j, text);
 }
 
-void fr__json_number(fr_json *j, const char *key, const char *text)
+void fr__json_number(fr__json *j, const char *key, const char *text)
 {
     before(j, key);
     put_text(j, text[0] ? text : "null");
 }
 
-void fr__json_bool(fr_json *j, const char *key, bool value)
+void fr__json_bool(fr__json *j, const char *key, bool value)
 {
     before(j, key);
     put_text(j, value ? "true" : "false");
 }
 
-void fr__json_text(fr_json *j, const char *key, const char *text)
+void fr__json_text(fr__json *j, const char *key, const char *text)
 {
     before(j, key);
     if (text)
@@ -179,15 +179,15 @@ void fr__json_text(fr_json *j, const char *key, const char *text)
         put_text(j, "null");
 }
 
-void fr__json_null(fr_json *j, const char *key) { fr__json_text(j, key, NULL); }
+void fr__json_null(fr__json *j, const char *key) { fr__json_text(j, key, NULL); }
 
-void fr__json_raw(fr_json *j, const char *key, const char *json, size_t bytes)
+void fr__json_raw(fr__json *j, const char *key, const char *json, size_t bytes)
 {
     before(j, key);
     put(j, json, bytes);
 }
 
-bool fr__json_finish(fr_json *j)
+bool fr__json_finish(fr__json *j)
 {
     if (j->depth != 0 || !j->has_items[0]) j->failed = true;
     if (j->file && !j->failed && (putc('\n', j->file) == EOF || fflush(j->file) != 0))

@@ -34,7 +34,7 @@ struct fr_tensor_writer {
     fr__hash *hash;   /* of the bytes written so far */
     FR_VEC(struct meta) meta;
     FR_VEC(fr_tensor_info) info;
-    fr_names names;     /* of info */
+    fr__names names;    /* of info */
     uint64_t end;       /* of all tensors declared, in the data part */
     size_t at;          /* tensor being written */
     uint64_t n_written; /* bytes of it */
@@ -147,7 +147,7 @@ fr_status fr_tensor_writer_declare(fr_tensor_writer *w, const char *name, const 
 
 /* --- the header --------------------------------------------------------------------------- */
 
-static void format_header(const fr_tensor_writer *w, fr_json *j)
+static void format_header(const fr_tensor_writer *w, fr__json *j)
 {
     fr__json_object(j, NULL);
     if (w->meta.n > 0) {
@@ -174,7 +174,7 @@ static void format_header(const fr_tensor_writer *w, fr_json *j)
 
 static fr_status write_header(fr_tensor_writer *w)
 {
-    fr_json j;
+    fr__json j;
     fr__json_to_buffer(&j, NULL, 0, 0); /* only to count */
     format_header(w, &j);
     size_t text_bytes = j.bytes, length = (text_bytes + 7) / 8 * 8;

@@ -34,9 +34,9 @@ fr_status fr__trace_open(fr_ctx *ctx, fr__trace *t, const char *path, uint64_t b
 }
 
 /* Start an event; the caller ends the object. */
-static fr_json *event(fr__trace *t, const char *phase, const char *name, int pid)
+static fr__json *event(fr__trace *t, const char *phase, const char *name, int pid)
 {
-    fr_json *j = &t->json;
+    fr__json *j = &t->json;
     if (j->file) fputc('\n', j->file); /* one line per event: readable, and easy to grep */
     fr__json_object(j, NULL);
     fr__json_text(j, "ph", phase);
@@ -58,7 +58,7 @@ static void add_stamp(fr__trace *t, uint64_t ns)
 
 static void name_track(fr__trace *t, const char *what, int pid, int tid, const char *name)
 {
-    fr_json *j = event(t, "M", what, pid);
+    fr__json *j = event(t, "M", what, pid);
     if (tid) fr__json_int(j, "tid", tid);
     fr__json_object(j, "args");
     fr__json_text(j, "name", name);
@@ -74,8 +74,8 @@ void fr__trace_process(fr__trace *t, int pid, const char *name)
 void fr__trace_thread(fr__trace *t, int pid, int tid, const char *name)
 {
     name_track(t, "thread_name", pid, tid, name);
-    fr_json *j = event(t, "M", "thread_sort_index",
-                       pid); /* otherwise tracks are in order of their first event */
+    fr__json *j = event(t, "M", "thread_sort_index",
+                        pid); /* otherwise tracks are in order of their first event */
     fr__json_int(j, "tid", tid);
     fr__json_object(j, "args");
     fr__json_int(j, "sort_index", tid);
@@ -83,7 +83,7 @@ void fr__trace_thread(fr__trace *t, int pid, int tid, const char *name)
     fr__json_end(j);
 }
 
-static void add_args(fr_json *j, int n_args, const fr__trace_arg *args)
+static void add_args(fr__json *j, int n_args, const fr__trace_arg *args)
 {
     if (n_args == 0) return;
     fr__json_object(j, "args");
@@ -93,7 +93,7 @@ static void add_args(fr_json *j, int n_args, const fr__trace_arg *args)
 
 void fr__trace_add(fr__trace *t, const fr__trace_slice *s, int n_args, const fr__trace_arg *args)
 {
-    fr_json *j = event(t, "X", s->name, s->pid);
+    fr__json *j = event(t, "X", s->name, s->pid);
     fr__json_int(j, "tid", s->tid);
     fr__json_text(j, "cat", s->category);
     add_stamp(t, s->start_ns);
@@ -106,7 +106,7 @@ void fr__trace_add(fr__trace *t, const fr__trace_slice *s, int n_args, const fr_
 static void end_of_span(fr__trace *t, const fr__trace_slice *s, bool is_end, int64_t id, int n_args,
                         const fr__trace_arg *args)
 {
-    fr_json *j = event(t, is_end ? "e" : "b", s->name, s->pid);
+    fr__json *j = event(t, is_end ? "e" : "b", s->name, s->pid);
     fr__json_int(j, "tid", s->tid);
     fr__json_text(j, "cat", s->category);
     fr__json_int(j, "id", id);
@@ -125,7 +125,7 @@ void fr__trace_beside(fr__trace *t, const fr__trace_slice *s, int64_t id, int n_
 void fr__trace_flow(fr__trace *t, const fr__trace_slice *at, uint64_t ns, bool is_head,
                     const char *name, int64_t id)
 {
-    fr_json *j = event(t, is_head ? "f" : "s", name, at->pid);
+    fr__json *j = event(t, is_head ? "f" : "s", name, at->pid);
     fr__json_int(j, "tid", at->tid);
     fr__json_text(j, "cat", "flow"); /* readers match both ends by category, name and id */
     fr__json_int(j, "id", id);
@@ -138,7 +138,7 @@ void fr__trace_flow(fr__trace *t, const fr__trace_slice *at, uint64_t ns, bool i
 void fr__trace_counter(fr__trace *t, int pid, uint64_t ns, const char *name, const char *unit,
                        double value)
 {
-    fr_json *j = event(t, "C", name, pid);
+    fr__json *j = event(t, "C", name, pid);
     add_stamp(t, ns);
     fr__json_object(j, "args");
     fr__json_real(j, unit, value);

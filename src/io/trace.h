@@ -16,7 +16,7 @@
 
 typedef struct fr__trace {
     fr_ctx *ctx;
-    fr_json json;
+    fr__json json;
     char *path, *part; /* final name, and name during writing */
     uint64_t base_ns;
 } fr__trace;

@@ -23,7 +23,7 @@ void fr_plan_free(fr_plan *p)
     if (p) fr__arena_free(p->arena); /* which holds the plan itself */
 }
 
-static void write_plan(fr_json *j, const fr_plan *p, const fr_profile *profile)
+static void write_plan(fr__json *j, const fr_plan *p, const fr_profile *profile)
 {
     fr__json_object(j, NULL);
     fr__json_text(j, "planner", p->planner);
@@ -55,7 +55,7 @@ static void write_plan(fr_json *j, const fr_plan *p, const fr_profile *profile)
 
 char *fr_plan_to_json(const fr_plan *p, const fr_profile *profile)
 {
-    fr_json j;
+    fr__json j;
     fr__json_to_text(&j, 0);
     write_plan(&j, p, profile);
     return fr__json_take(&j, "");

@@ -300,7 +300,7 @@ static fr_status start_all(fr_ctx *ctx, int n, struct probe *probes, pthread_t *
 
 static uint64_t bytes_left(void)
 {
-    fr_room room;
+    fr__room room;
     fr__room_read("", &room);
     return room.machine < room.group ? room.machine : room.group;
 }

@@ -44,10 +44,10 @@ static const value source[FR_N_MEANS] = {
 
 /* --- lines -------------------------------------------------------------------------------- */
 
-static bool scan_line(const fr_piece *line, double v[N_VALUES])
+static bool scan_line(const fr__piece *line, double v[N_VALUES])
 {
-    fr_fields f;
-    fr_field field;
+    fr__fields f;
+    fr__field field;
     fr__fields_open(&f, line->text, line->n);
     while (fr__fields_next(&f, &field))
         for (int k = 0; k < N_VALUES; k++) {
@@ -59,7 +59,7 @@ static bool scan_line(const fr_piece *line, double v[N_VALUES])
 }
 
 /* Slow path: parse a line with the JSON library. */
-static bool load_line(const fr_piece *line, double v[N_VALUES], json_error_t *error)
+static bool load_line(const fr__piece *line, double v[N_VALUES], json_error_t *error)
 {
     json_t *o = json_loadb(line->text, line->n, JSON_REJECT_DUPLICATES, error);
     if (o && !json_is_object(o)) snprintf(error->text, sizeof error->text, "expected an object");
@@ -72,7 +72,7 @@ static bool load_line(const fr_piece *line, double v[N_VALUES], json_error_t *er
     return is_object;
 }
 
-static fr_status read_line(fr_reader *r, const fr_piece *line, double v[N_VALUES], bool *is_torn)
+static fr_status read_line(fr__reader *r, const fr__piece *line, double v[N_VALUES], bool *is_torn)
 {
     json_error_t error = {.text = ""};
     for (int k = 0; k < N_VALUES; k++) v[k] = NAN;
@@ -89,7 +89,7 @@ static fr_status read_line(fr_reader *r, const fr_piece *line, double v[N_VALUES
 
 /* --- points ------------------------------------------------------------------------------- */
 
-static void add_to(fr_point *p, const fr_point *q)
+static void add_to(fr__point *p, const fr__point *q)
 {
     p->n_steps += q->n_steps;
     p->step = q->step, p->samples = q->samples, p->elapsed_s = q->elapsed_s;
@@ -98,7 +98,7 @@ static void add_to(fr_point *p, const fr_point *q)
     p->high = fmax(p->high, q->high);
 }
 
-static void halve(fr_curves *c)
+static void halve(fr__curves *c)
 {
     for (int i = 0; i < c->n_points / 2; i++) {
         c->points[i] = c->points[2 * i];
@@ -108,20 +108,20 @@ static void halve(fr_curves *c)
     c->stretch *= 2;
 }
 
-static void add_step(fr_curves *c, const double v[N_VALUES])
+static void add_step(fr__curves *c, const double v[N_VALUES])
 {
-    fr_point p = {.n_steps = 1,
-                  .step = v[STEP],
-                  .samples = v[SAMPLES],
-                  .elapsed_s = v[ELAPSED],
-                  .low = v[LOSS],
-                  .high = v[LOSS]};
+    fr__point p = {.n_steps = 1,
+                   .step = v[STEP],
+                   .samples = v[SAMPLES],
+                   .elapsed_s = v[ELAPSED],
+                   .low = v[LOSS],
+                   .high = v[LOSS]};
     for (int k = 0; k < FR_N_MEANS; k++) {
         double x = v[source[k]];
         if (!isnan(x)) p.sum[k] = x, p.n[k] = 1;
     }
     c->n_steps++;
-    fr_point *last = c->n_points ? &c->points[c->n_points - 1] : NULL;
+    fr__point *last = c->n_points ? &c->points[c->n_points - 1] : NULL;
     if (last && last->n_steps < c->stretch) {
         add_to(last, &p);
         return;
@@ -131,9 +131,9 @@ static void add_step(fr_curves *c, const double v[N_VALUES])
 }
 
 /* The last evaluation is kept until it is known whether another follows. */
-static bool add_eval(fr_curves *c, const double v[N_VALUES])
+static bool add_eval(fr__curves *c, const double v[N_VALUES])
 {
-    fr_evaluation e = {v[STEP], v[ELAPSED], v[EVAL_LOSS], v[EVAL_ACCURACY]};
+    fr__evaluation e = {v[STEP], v[ELAPSED], v[EVAL_LOSS], v[EVAL_ACCURACY]};
     if (isnan(e.loss) && isnan(e.accuracy)) return true;
     if (c->n_evals > 0 && (c->n_evals - 1) % c->eval_stride != 0) c->evals.n--;
     c->n_evals++;
@@ -145,10 +145,10 @@ static bool add_eval(fr_curves *c, const double v[N_VALUES])
     return fr__vec_push(&c->evals, e);
 }
 
-static fr_status read_lines(fr_reader *r, fr_curves *c)
+static fr_status read_lines(fr__reader *r, fr__curves *c)
 {
     for (;;) {
-        fr_piece line;
+        fr__piece line;
         double v[N_VALUES];
         bool is_torn;
         FR_TRY(fr__reader_line(r, &line));
@@ -160,14 +160,14 @@ static fr_status read_lines(fr_reader *r, fr_curves *c)
     }
 }
 
-fr_status fr__curves_read(fr_ctx *ctx, const char *path, int max_points, fr_curves *c)
+fr_status fr__curves_read(fr_ctx *ctx, const char *path, int max_points, fr__curves *c)
 {
-    fr_reader r;
-    *c = (fr_curves){.max_points = max_points < 2 ? 2 : max_points / 2 * 2, /* pairs */
-                     .stretch = 1,
-                     .eval_stride = 1};
+    fr__reader r;
+    *c = (fr__curves){.max_points = max_points < 2 ? 2 : max_points / 2 * 2, /* pairs */
+                      .stretch = 1,
+                      .eval_stride = 1};
     if (!fr__file_exists(path)) return FR_OK;
-    c->points = FR_NEW_ARRAY(fr_point, c->max_points);
+    c->points = FR_NEW_ARRAY(fr__point, c->max_points);
     if (!c->points) return fr__no_memory(ctx, (size_t)c->max_points * sizeof *c->points, "points");
     fr_status status = fr__reader_open(ctx, path, &r);
     if (status == FR_OK) {
@@ -178,17 +178,17 @@ fr_status fr__curves_read(fr_ctx *ctx, const char *path, int max_points, fr_curv
     return status;
 }
 
-void fr__curves_fini(fr_curves *c)
+void fr__curves_fini(fr__curves *c)
 {
     fr__free(c->points);
     fr__vec_fini(&c->evals);
-    *c = (fr_curves){0};
+    *c = (fr__curves){0};
 }
 
 /* --- columns ------------------------------------------------------------------------------ */
 
 /* Nine digits: more than a chart shows, in half the bytes. Counts are written in full. */
-static void put_real(fr_json *j, double v)
+static void put_real(fr__json *j, double v)
 {
     if (isfinite(v) && v != floor(v)) {
         double tens = pow(10, 8 - floor(log10(fabs(v)))), w = round(v * tens) / tens;
@@ -197,23 +197,23 @@ static void put_real(fr_json *j, double v)
     fr__json_real(j, NULL, v);
 }
 
-static double mean(const fr_point *p, fr_mean k)
+static double mean(const fr__point *p, fr__mean k)
 {
     return p->n[k] ? p->sum[k] / (double)p->n[k] : NAN;
 }
 
-typedef double (*point_fn)(const fr_point *p);
-static double step_of(const fr_point *p) { return p->step; }
-static double samples_of(const fr_point *p) { return p->samples; }
-static double elapsed_of(const fr_point *p) { return p->elapsed_s; }
-static double loss_of(const fr_point *p) { return mean(p, FR_MEAN_LOSS); }
-static double low_of(const fr_point *p) { return p->low; }
-static double high_of(const fr_point *p) { return p->high; }
-static double lr_of(const fr_point *p) { return mean(p, FR_MEAN_LR); }
-static double rate_of(const fr_point *p) { return mean(p, FR_MEAN_RATE); }
-static double norm_of(const fr_point *p) { return mean(p, FR_MEAN_NORM); }
+typedef double (*point_fn)(const fr__point *p);
+static double step_of(const fr__point *p) { return p->step; }
+static double samples_of(const fr__point *p) { return p->samples; }
+static double elapsed_of(const fr__point *p) { return p->elapsed_s; }
+static double loss_of(const fr__point *p) { return mean(p, FR_MEAN_LOSS); }
+static double low_of(const fr__point *p) { return p->low; }
+static double high_of(const fr__point *p) { return p->high; }
+static double lr_of(const fr__point *p) { return mean(p, FR_MEAN_LR); }
+static double rate_of(const fr__point *p) { return mean(p, FR_MEAN_RATE); }
+static double norm_of(const fr__point *p) { return mean(p, FR_MEAN_NORM); }
 
-static void write_points(const fr_curves *c, fr_json *j)
+static void write_points(const fr__curves *c, fr__json *j)
 {
     static const struct {
         const char *name;
@@ -233,15 +233,15 @@ static void write_points(const fr_curves *c, fr_json *j)
     fr__json_end(j);
 }
 
-void fr__curves_write(const fr_curves *c, fr_json *j)
+void fr__curves_write(const fr__curves *c, fr__json *j)
 {
     static const struct {
         const char *name;
         size_t offset;
-    } columns[] = {{"step", offsetof(fr_evaluation, step)},
-                   {"elapsed_s", offsetof(fr_evaluation, elapsed_s)},
-                   {"loss", offsetof(fr_evaluation, loss)},
-                   {"accuracy", offsetof(fr_evaluation, accuracy)}};
+    } columns[] = {{"step", offsetof(fr__evaluation, step)},
+                   {"elapsed_s", offsetof(fr__evaluation, elapsed_s)},
+                   {"loss", offsetof(fr__evaluation, loss)},
+                   {"accuracy", offsetof(fr__evaluation, accuracy)}};
     fr__json_int(j, "n_steps", c->n_steps);
     write_points(c, j);
     fr__json_object(j, "eval");

@@ -27,9 +27,9 @@ enum {
 typedef struct report {
     fr_ctx *ctx;
     const fr_report_options *o;
-    fr_runs runs;
+    fr__runs runs;
     int64_t *budgets; /* [run]: events of its timeline */
-    fr_json json;
+    fr__json json;
     /* For the title: common to all runs, else "". */
     char model[128], data[256];
     bool has_named; /* a summary has been read */
@@ -176,7 +176,7 @@ static fr_status write_config(report *q, const char *folder, bool has_summary, b
 static fr_status write_curves(report *q, const char *folder)
 {
     char path[FR_PATH];
-    fr_curves c;
+    fr__curves c;
     FR_TRY(fr__path(q->ctx, path, "%s/metrics.jsonl", folder));
     FR_TRY(fr__curves_read(q->ctx, path, q->o->max_points > 0 ? q->o->max_points : MAX_POINTS, &c));
     fr__curves_write(&c, &q->json);
@@ -187,7 +187,7 @@ static fr_status write_curves(report *q, const char *folder)
 static fr_status write_timeline(report *q, const char *folder, int64_t budget)
 {
     char path[FR_PATH];
-    fr_lanes t;
+    fr__lanes t;
     FR_TRY(fr__path(q->ctx, path, "%s/trace.json", folder));
     if (!fr__file_exists(path)) return fr__json_null(&q->json, "timeline"), FR_OK;
     FR_TRY(fr__lanes_read(q->ctx, path, budget, &t));
@@ -198,7 +198,7 @@ static fr_status write_timeline(report *q, const char *folder, int64_t budget)
 
 static fr_status write_run(report *q, size_t i)
 {
-    const fr_shown *s = &q->runs.list.at[i];
+    const fr__shown *s = &q->runs.list.at[i];
     bool has_summary, is_emulated;
     fr__json_object(&q->json, NULL);
     fr__json_text(&q->json, "name", s->name);
@@ -231,7 +231,7 @@ static fr_status write_compare(report *q)
 /* "seed-1: vgg16 on cifar10", "dp, 1f1b and 6 more: ..." */
 static const char *make_title(report *q)
 {
-    const fr_shown *s = q->runs.list.at;
+    const fr__shown *s = q->runs.list.at;
     size_t n = q->runs.list.n;
     char more[48] = "", about[400] = "";
     if (q->o->title) return q->o->title;
@@ -246,7 +246,7 @@ static const char *make_title(report *q)
 
 static fr_status write_all(report *q, fr__text *title)
 {
-    fr_json *j = &q->json;
+    fr__json *j = &q->json;
     FR_TRY(plan_events(q));
     fr__json_object(j, NULL);
     fr__json_int(j, "format", 1);

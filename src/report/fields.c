@@ -5,18 +5,18 @@
 #include <math.h>
 #include <string.h>
 
-void fr__fields_open(fr_fields *f, const char *text, size_t n)
+void fr__fields_open(fr__fields *f, const char *text, size_t n)
 {
-    *f = (fr_fields){.at = text, .end = text + n, .is_first = true};
+    *f = (fr__fields){.at = text, .end = text + n, .is_first = true};
 }
 
-static void skip_blanks(fr_fields *f)
+static void skip_blanks(fr__fields *f)
 {
     while (f->at < f->end && (*f->at == ' ' || *f->at == '\t' || *f->at == '\r' || *f->at == '\n'))
         f->at++;
 }
 
-static bool take(fr_fields *f, char c)
+static bool take(fr__fields *f, char c)
 {
     skip_blanks(f);
     if (f->at == f->end || *f->at != c) return false;
@@ -25,7 +25,7 @@ static bool take(fr_fields *f, char c)
 }
 
 /* Skip a string, from its quote on; *is_plain: it has no escapes. */
-static bool take_text(fr_fields *f, bool *is_plain)
+static bool take_text(fr__fields *f, bool *is_plain)
 {
     *is_plain = true;
     for (f->at++; f->at < f->end && *f->at != '"'; f->at++) {
@@ -38,7 +38,7 @@ static bool take_text(fr_fields *f, bool *is_plain)
 }
 
 /* Skip an object, from its brace on. Lists are not supported: no event that is read has one. */
-static bool take_object(fr_fields *f)
+static bool take_object(fr__fields *f)
 {
     int depth = 0;
     bool is_plain;
@@ -103,7 +103,7 @@ static double number(const char *t, const char *end)
     return is_negative ? -v : v;
 }
 
-static bool is_word(const fr_field *f)
+static bool is_word(const fr__field *f)
 {
     static const char *const words[] = {"null", "true", "false"};
     for (int i = 0; i < 3; i++)
@@ -112,7 +112,7 @@ static bool is_word(const fr_field *f)
     return false;
 }
 
-static bool take_value(fr_fields *f, fr_field *field)
+static bool take_value(fr__fields *f, fr__field *field)
 {
     bool is_plain;
     skip_blanks(f);
@@ -139,7 +139,7 @@ static bool take_value(fr_fields *f, fr_field *field)
     return field->kind != FR_A_WORD || is_word(field);
 }
 
-static bool take_field(fr_fields *f, fr_field *field)
+static bool take_field(fr__fields *f, fr__field *field)
 {
     bool is_plain;
     skip_blanks(f);
@@ -150,7 +150,7 @@ static bool take_field(fr_fields *f, fr_field *field)
     return take(f, ':') && take_value(f, field);
 }
 
-bool fr__fields_next(fr_fields *f, fr_field *field)
+bool fr__fields_next(fr__fields *f, fr__field *field)
 {
     if (f->failed || f->is_over) return false;
     bool is_first = f->is_first;
@@ -166,7 +166,7 @@ bool fr__fields_next(fr_fields *f, fr_field *field)
     return !f->failed;
 }
 
-bool fr__field_is(const fr_field *f, const char *key)
+bool fr__field_is(const fr__field *f, const char *key)
 {
     return strncmp(f->key, key, f->n_key) == 0 && key[f->n_key] == '\0';
 }

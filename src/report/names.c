@@ -73,13 +73,13 @@ static char *join(fr_arena *a, const parts *p, int depth, int end)
 
 static int by_name(const void *a, const void *b)
 {
-    const fr_shown *const *x = a, *const *y = b;
+    const fr__shown *const *x = a, *const *y = b;
     int order = strcmp((*x)->name, (*y)->name);
     return order ? order : (*x > *y) - (*x < *y);
 }
 
 /* Are all names different? `sorted` has room for pointers to all runs. */
-static bool are_apart(const fr_runs *r, const fr_shown **sorted)
+static bool are_apart(const fr__runs *r, const fr__shown **sorted)
 {
     for (size_t i = 0; i < r->list.n; i++) sorted[i] = &r->list.at[i];
     qsort(sorted, r->list.n, sizeof *sorted, by_name);
@@ -90,7 +90,7 @@ static bool are_apart(const fr_runs *r, const fr_shown **sorted)
 
 /* Names can be equal if a folder is given twice, or if they differ only in bytes that are not
  * UTF-8. Append a number to the later one. */
-static bool number_equals(fr_runs *r)
+static bool number_equals(fr__runs *r)
 {
     for (size_t i = 1; i < r->list.n; i++) {
         const char *base = r->list.at[i].name;
@@ -105,7 +105,7 @@ static bool number_equals(fr_runs *r)
     return true;
 }
 
-static bool name_all(fr_runs *r, parts *p, const fr_shown **sorted)
+static bool name_all(fr__runs *r, parts *p, const fr__shown **sorted)
 {
     int most = 1;
     size_t n = r->list.n;
@@ -124,11 +124,11 @@ static bool name_all(fr_runs *r, parts *p, const fr_shown **sorted)
     return number_equals(r);
 }
 
-fr_status fr__name_runs(fr_ctx *ctx, fr_runs *r)
+fr_status fr__name_runs(fr_ctx *ctx, fr__runs *r)
 {
     size_t n = r->list.n;
     parts *p = FR_NEW_ARRAY(parts, n);
-    const fr_shown **sorted = FR_NEW_ARRAY(const fr_shown *, n);
+    const fr__shown **sorted = FR_NEW_ARRAY(const fr__shown *, n);
     bool ok = p && sorted && name_all(r, p, sorted);
     fr__free(p);
     fr__free(sorted);

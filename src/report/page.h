@@ -5,13 +5,13 @@
 
 #include <stddef.h>
 
-typedef struct fr_page {
+typedef struct fr__page_parts {
     const char *text; /* (bytes), and a zero */
     size_t bytes;
     size_t title, title_end; /* the text between <title> and </title> */
     size_t data, data_end;   /* the null in the script of the data */
-} fr_page;
+} fr__page_parts;
 
-extern const fr_page fr__page;
+extern const fr__page_parts fr__page;
 
 #endif

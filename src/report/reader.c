@@ -11,9 +11,9 @@
 
 enum { ROOM = 1 << 18 }; /* longest line or event */
 
-fr_status fr__reader_open(fr_ctx *ctx, const char *path, fr_reader *r)
+fr_status fr__reader_open(fr_ctx *ctx, const char *path, fr__reader *r)
 {
-    *r = (fr_reader){.ctx = ctx, .path = path, .fd = -1};
+    *r = (fr__reader){.ctx = ctx, .path = path, .fd = -1};
     FR_TRY(fr__open_regular(ctx, path, &r->fd));
     r->buffer = fr__alloc(ROOM);
     if (r->buffer) return FR_OK;
@@ -21,20 +21,20 @@ fr_status fr__reader_open(fr_ctx *ctx, const char *path, fr_reader *r)
     return fr__no_memory(ctx, ROOM, path);
 }
 
-void fr__reader_close(fr_reader *r)
+void fr__reader_close(fr__reader *r)
 {
     if (r->fd >= 0) close(r->fd);
     fr__free(r->buffer);
-    *r = (fr_reader){.fd = -1};
+    *r = (fr__reader){.fd = -1};
 }
 
-fr_status fr__reader_fail(fr_reader *r, const char *text)
+fr_status fr__reader_fail(fr__reader *r, const char *text)
 {
     return fr_fail(r->ctx, FR_INVALID, "%s:%lld: %s", r->path, (long long)r->line, text);
 }
 
 /* Move the unread bytes to the front and read more behind them. */
-static fr_status fill(fr_reader *r)
+static fr_status fill(fr__reader *r)
 {
     size_t n = r->end - r->begin;
     if (n == ROOM)
@@ -51,7 +51,7 @@ static fr_status fill(fr_reader *r)
     return FR_OK;
 }
 
-fr_status fr__reader_line(fr_reader *r, fr_piece *line)
+fr_status fr__reader_line(fr__reader *r, fr__piece *line)
 {
     size_t seen = 0;
     const char *stop;
@@ -63,7 +63,7 @@ fr_status fr__reader_line(fr_reader *r, fr_piece *line)
     }
     const char *text = r->buffer + r->begin;
     size_t n = stop ? (size_t)(stop - text) : r->end - r->begin;
-    *line = (fr_piece){.text = stop || n ? text : NULL, .n = n, .is_whole = stop != NULL};
+    *line = (fr__piece){.text = stop || n ? text : NULL, .n = n, .is_whole = stop != NULL};
     r->begin += n + (stop != NULL);
     r->n_breaks += stop != NULL;
     return FR_OK;
@@ -96,7 +96,7 @@ static void enter(nesting *s, char c)
 }
 
 /* The byte at offset i from `begin`; false at the end of the file. */
-static fr_status byte_at(fr_reader *r, size_t i, char *c, bool *is_there)
+static fr_status byte_at(fr__reader *r, size_t i, char *c, bool *is_there)
 {
     *is_there = true;
     while (r->begin + i >= r->end) {
@@ -107,7 +107,7 @@ static fr_status byte_at(fr_reader *r, size_t i, char *c, bool *is_there)
     return FR_OK;
 }
 
-static fr_status next_byte(fr_reader *r, char *c)
+static fr_status next_byte(fr__reader *r, char *c)
 {
     bool is_there;
     r->line = r->n_breaks + 1;
@@ -118,7 +118,7 @@ static fr_status next_byte(fr_reader *r, char *c)
     return FR_OK;
 }
 
-fr_status fr__reader_list(fr_reader *r)
+fr_status fr__reader_list(fr__reader *r)
 {
     nesting s = {0};
     char c = 0;
@@ -131,10 +131,10 @@ fr_status fr__reader_list(fr_reader *r)
     return FR_OK;
 }
 
-fr_status fr__reader_object(fr_reader *r, fr_piece *object)
+fr_status fr__reader_object(fr__reader *r, fr__piece *object)
 {
     char c = ',';
-    *object = (fr_piece){.text = NULL};
+    *object = (fr__piece){.text = NULL};
     while (c && strchr(", \t\r\n", c)) FR_TRY(next_byte(r, &c));
     if (c == ']') return FR_OK;
     if (c != '{') return fr__reader_fail(r, "expected an event: { ... }");
@@ -149,7 +149,7 @@ fr_status fr__reader_object(fr_reader *r, fr_piece *object)
         r->n_breaks += c == '\n';
         n++;
     } while (s.depth > 0);
-    *object = (fr_piece){.text = r->buffer + r->begin, .n = n, .is_whole = true};
+    *object = (fr__piece){.text = r->buffer + r->begin, .n = n, .is_whole = true};
     r->begin += n;
     return FR_OK;
 }

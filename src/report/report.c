@@ -34,7 +34,7 @@ void fr_report_free_text(char *text) { fr__free(text); }
 /* The page, with title and data inserted. */
 static void fill(fr__text *page, const fr__text *title, const fr__text *data)
 {
-    const fr_page *p = &fr__page;
+    const fr__page_parts *p = &fr__page;
     fr__text_put_bytes(page, p->text, p->title);
     fr__text_put_html(page, title->at);
     fr__text_put_bytes(page, p->text + p->title_end, p->data - p->title_end);

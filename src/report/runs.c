@@ -47,15 +47,15 @@ static bool is_run(const char *folder)
 }
 
 /* Add a run once, even if it is named several times. */
-static fr_status add(fr_ctx *ctx, fr_runs *r, const char *folder)
+static fr_status add(fr_ctx *ctx, fr__runs *r, const char *folder)
 {
     for (size_t i = 0; i < r->list.n; i++)
         if (strcmp(r->list.at[i].folder, folder) == 0) return FR_OK;
-    fr_shown s = {.folder = fr__arena_strdup(&r->arena, folder)};
+    fr__shown s = {.folder = fr__arena_strdup(&r->arena, folder)};
     return s.folder && fr__vec_push(&r->list, s) ? FR_OK : fr__no_memory(ctx, sizeof s, folder);
 }
 
-static fr_status add_case(fr_ctx *ctx, fr_runs *r, const char *folder, const json_t *one)
+static fr_status add_case(fr_ctx *ctx, fr__runs *r, const char *folder, const json_t *one)
 {
     size_t i;
     const json_t *run;
@@ -71,7 +71,7 @@ static fr_status add_case(fr_ctx *ctx, fr_runs *r, const char *folder, const jso
     return FR_OK;
 }
 
-static fr_status add_comparison(fr_ctx *ctx, fr_runs *r, const char *folder)
+static fr_status add_comparison(fr_ctx *ctx, fr__runs *r, const char *folder)
 {
     char path[FR_PATH], *text;
     size_t n, i;
@@ -114,7 +114,7 @@ static fr_status no_run(fr_ctx *ctx, const char *folder)
         folder, hint);
 }
 
-fr_status fr__runs_find(fr_ctx *ctx, int n, const char *const *folders, fr_runs *r)
+fr_status fr__runs_find(fr_ctx *ctx, int n, const char *const *folders, fr__runs *r)
 {
     int n_comparisons = 0;
     fr_status status = FR_OK;
@@ -136,7 +136,7 @@ fr_status fr__runs_find(fr_ctx *ctx, int n, const char *const *folders, fr_runs 
     return status;
 }
 
-void fr__runs_fini(fr_runs *r)
+void fr__runs_fini(fr__runs *r)
 {
     fr__vec_fini(&r->list);
     fr__arena_fini(&r->arena);

@@ -180,7 +180,7 @@ static enum MHD_Result answer_data(fr_server *s, struct MHD_Connection *c)
 
 /* --- events ---------------------------------------------------------------------------------- */
 
-static void write_progress(fr_json *j, const fr_progress *p)
+static void write_progress(fr__json *j, const fr_progress *p)
 {
     fr__json_object(j, NULL);
     fr__json_int(j, "step", p->step);
@@ -200,7 +200,7 @@ static void write_progress(fr_json *j, const fr_progress *p)
 /* progress NULL: the run is over. */
 static void write_event(reader *r, const fr_progress *progress)
 {
-    fr_json j;
+    fr__json j;
     const size_t room = sizeof r->text;
     r->n = (size_t)snprintf(r->text, room, "event: %s\ndata: ", progress ? "progress" : "over");
     fr__json_to_buffer(&j, r->text + r->n, room - r->n - 2, 0);

@@ -19,7 +19,7 @@ enum { N_ACTIONS = sizeof actions / sizeof *actions, MAX_LANES = 10000 };
 /* The used fields of an event in the file. */
 typedef struct event {
     char phase; /* X: slice; b, e: begin and end of a sum; M: name of a track */
-    fr_field name, args;
+    fr__field name, args;
     double start_us, took_us;
     int64_t process, thread, id;
 } event;
@@ -27,16 +27,16 @@ typedef struct event {
 /* --- one event ---------------------------------------------------------------------------- */
 
 /* Integers in the range of int64_t only; else `missing`. */
-static int64_t whole(const fr_field *f, int64_t missing)
+static int64_t whole(const fr__field *f, int64_t missing)
 {
     double v = f->real;
     return fabs(v) < 9e18 ? (int64_t)v : missing; /* false for NaN */
 }
 
-static bool scan_event(const fr_piece *text, event *e)
+static bool scan_event(const fr__piece *text, event *e)
 {
-    fr_fields f;
-    fr_field field;
+    fr__fields f;
+    fr__field field;
     *e = (event){.phase = ' '};
     fr__fields_open(&f, text->text, text->n);
     while (fr__fields_next(&f, &field)) {
@@ -83,21 +83,21 @@ static int action_of(const event *e, bool *is_wait)
 
 static int to_int(int64_t v) { return v > INT32_MAX || v < -1 ? -1 : (int)v; }
 
-static bool slice_of(const event *e, fr_slice *s)
+static bool slice_of(const event *e, fr__slice *s)
 {
     bool is_wait;
     int action = action_of(e, &is_wait);
     if (action < 0 || !(e->start_us >= 0 && e->start_us < 9e15) || !(e->took_us < 9e15))
         return false;
-    *s = (fr_slice){.start_ns = llround(e->start_us * 1000),
-                    .took_ns = e->took_us > 0 ? llround(e->took_us * 1000) : 0,
-                    .action = (signed char)action,
-                    .is_wait = is_wait,
-                    .version = -1,
-                    .micro = -1,
-                    .ahead = -1};
-    fr_fields f;
-    fr_field field;
+    *s = (fr__slice){.start_ns = llround(e->start_us * 1000),
+                     .took_ns = e->took_us > 0 ? llround(e->took_us * 1000) : 0,
+                     .action = (signed char)action,
+                     .is_wait = is_wait,
+                     .version = -1,
+                     .micro = -1,
+                     .ahead = -1};
+    fr__fields f;
+    fr__field field;
     if (!e->args.value) return true;
     fr__fields_open(&f, e->args.value, e->args.n_value);
     while (fr__fields_next(&f, &field)) {
@@ -119,22 +119,22 @@ static bool slice_of(const event *e, fr_slice *s)
 /* --- all events --------------------------------------------------------------------------- */
 
 /* The lane of an event, created if missing; NULL: no memory. */
-static fr_lane *lane_of(fr_lanes *t, const event *e)
+static fr__lane *lane_of(fr__lanes *t, const event *e)
 {
     for (size_t k = 0; k <= t->lanes.n; k++) {
         size_t i = k ? k - 1 : t->last;
         if (i >= t->lanes.n) continue;
-        fr_lane *lane = &t->lanes.at[i];
+        fr__lane *lane = &t->lanes.at[i];
         if (lane->process == e->process && lane->thread == e->thread) return t->last = i, lane;
     }
-    fr_lane made = {.process = e->process, .thread = e->thread};
+    fr__lane made = {.process = e->process, .thread = e->thread};
     if (!fr__vec_push(&t->lanes, made)) return NULL;
     t->last = t->lanes.n - 1;
     return &t->lanes.at[t->last];
 }
 
 /* "name" of its arguments; jansson decodes escapes. */
-static bool name_lane(fr_lane *lane, const event *e)
+static bool name_lane(fr__lane *lane, const event *e)
 {
     json_t *args = json_loadb(e->args.value ? e->args.value : "", e->args.n_value, 0, NULL);
     const char *name = json_string_value(json_object_get(args, "name"));
@@ -148,27 +148,27 @@ static bool name_lane(fr_lane *lane, const event *e)
 }
 
 /* The end of a sum that was kept. */
-static void end_sum(fr_lane *lane, const event *e, int64_t open_id)
+static void end_sum(fr__lane *lane, const event *e, int64_t open_id)
 {
     if (lane->slices.n == 0 || open_id != e->id) return;
-    fr_slice *s = &lane->slices.at[lane->slices.n - 1];
+    fr__slice *s = &lane->slices.at[lane->slices.n - 1];
     int64_t end_ns = llround(e->start_us * 1000);
     if (end_ns > s->start_ns) s->took_ns = end_ns - s->start_ns;
 }
 
-static fr_status read_events(fr_reader *r, int64_t max_events, fr_lanes *t)
+static fr_status read_events(fr__reader *r, int64_t max_events, fr__lanes *t)
 {
     int64_t most = 0, open_id = -1; /* events per worker; id of a sum without its end */
     for (;;) {
-        fr_piece text;
+        fr__piece text;
         event e;
-        fr_slice slice;
+        fr__slice slice;
         FR_TRY(fr__reader_object(r, &text));
         if (!text.text) return FR_OK;
         if (!scan_event(&text, &e)) return fr__reader_fail(r, "not an event of a trace");
         bool is_name = e.phase == 'M' && name_is(&e, "thread_name");
         if (!is_name && !strchr("Xbe", e.phase)) continue;
-        fr_lane *lane = lane_of(t, &e);
+        fr__lane *lane = lane_of(t, &e);
         if (t->lanes.n > MAX_LANES) return fr__reader_fail(r, "more than 10000 tracks");
         if (!lane || (is_name && !name_lane(lane, &e)))
             return fr__no_memory(r->ctx, sizeof *lane, "workers");
@@ -188,27 +188,27 @@ static fr_status read_events(fr_reader *r, int64_t max_events, fr_lanes *t)
 /* Order by start. Sums are recorded when they end, so they are late in the file. */
 static int by_start(const void *a, const void *b)
 {
-    const fr_slice *x = a, *y = b;
+    const fr__slice *x = a, *y = b;
     if (x->start_ns != y->start_ns) return x->start_ns < y->start_ns ? -1 : 1;
     return (x->took_ns < y->took_ns) - (x->took_ns > y->took_ns); /* the outer slice first */
 }
 
-fr_status fr__lanes_read(fr_ctx *ctx, const char *path, int64_t max_events, fr_lanes *t)
+fr_status fr__lanes_read(fr_ctx *ctx, const char *path, int64_t max_events, fr__lanes *t)
 {
-    fr_reader r;
-    *t = (fr_lanes){.n_events = 0};
+    fr__reader r;
+    *t = (fr__lanes){.n_events = 0};
     FR_TRY(fr__reader_open(ctx, path, &r));
     fr_status status = fr__reader_list(&r);
     if (status == FR_OK) status = read_events(&r, max_events, t);
     fr__reader_close(&r);
     for (size_t i = 0; i < t->lanes.n; i++)
         if (t->lanes.at[i].slices.n)
-            qsort(t->lanes.at[i].slices.at, t->lanes.at[i].slices.n, sizeof(fr_slice), by_start);
+            qsort(t->lanes.at[i].slices.at, t->lanes.at[i].slices.n, sizeof(fr__slice), by_start);
     if (status != FR_OK) fr__lanes_fini(t);
     return status;
 }
 
-void fr__lanes_fini(fr_lanes *t)
+void fr__lanes_fini(fr__lanes *t)
 {
     for (size_t i = 0; i < t->lanes.n; i++) {
         fr__free(t->lanes.at[i].name);
@@ -229,7 +229,7 @@ static int put_us(char *to, int64_t ns)
     return n;
 }
 
-static void write_slice(fr_json *j, const fr_slice *s)
+static void write_slice(fr__json *j, const fr__slice *s)
 {
     char text[224]; /* nine numbers of at most 21 bytes */
     int n = 0;
@@ -242,7 +242,7 @@ static void write_slice(fr_json *j, const fr_slice *s)
     fr__json_raw(j, NULL, text, (size_t)n);
 }
 
-void fr__lanes_write(const fr_lanes *t, fr_json *j, const char *key)
+void fr__lanes_write(const fr__lanes *t, fr__json *j, const char *key)
 {
     fr__json_object(j, key);
     fr__json_int(j, "n_events", t->n_events);
@@ -251,7 +251,7 @@ void fr__lanes_write(const fr_lanes *t, fr_json *j, const char *key)
     fr__json_end(j);
     fr__json_list(j, "workers");
     for (size_t i = 0; i < t->lanes.n; i++) {
-        const fr_lane *lane = &t->lanes.at[i];
+        const fr__lane *lane = &t->lanes.at[i];
         char number[40];
         snprintf(number, sizeof number, "worker %zu", i);
         fr__json_object(j, NULL);

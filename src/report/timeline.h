@@ -5,29 +5,29 @@
 #include "base/vec.h"
 #include "io/json.h"
 
-typedef struct fr_slice {
+typedef struct fr__slice {
     int64_t start_ns, took_ns;
     int64_t batch, version;
     int stage, micro, ahead; /* version and ahead -1: uses no weights; micro -1: none */
     signed char action;      /* index into the table in timeline.c */
     bool is_wait;
-} fr_slice;
+} fr__slice;
 
-typedef struct fr_lane {
+typedef struct fr__lane {
     int64_t process, thread; /* numbers of the trace */
     char *name;              /* NULL: unnamed */
-    FR_VEC(fr_slice) slices;
-} fr_lane;
+    FR_VEC(fr__slice) slices;
+} fr__lane;
 
-typedef struct fr_lanes {
-    FR_VEC(fr_lane) lanes;
+typedef struct fr__lanes {
+    FR_VEC(fr__lane) lanes;
     int64_t n_events; /* events in the file */
     size_t last;      /* lane of the previous event, tried first */
-} fr_lanes;
+} fr__lanes;
 
 /* max_events: of all workers together, divided evenly. */
-fr_status fr__lanes_read(fr_ctx *ctx, const char *path, int64_t max_events, fr_lanes *t);
-void fr__lanes_write(const fr_lanes *t, fr_json *j, const char *key);
-void fr__lanes_fini(fr_lanes *t);
+fr_status fr__lanes_read(fr_ctx *ctx, const char *path, int64_t max_events, fr__lanes *t);
+void fr__lanes_write(const fr__lanes *t, fr__json *j, const char *key);
+void fr__lanes_fini(fr__lanes *t);
 
 #endif

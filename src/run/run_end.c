@@ -104,7 +104,7 @@ static fr_status write_last_finite(fr_run *r)
  * divergence is reported, whatever fails here. */
 static fr_status finish_diverged(fr_run *r)
 {
-    fr_failure divergence;
+    fr__failure divergence;
     fr__failure_save(r->ctx, &divergence);
     fr_status status = fr__run_settle(r);
     r->saved_step = -1; /* the failure may be that of a checkpoint */
@@ -149,7 +149,7 @@ static fr_status fail_with_hint(fr_run *r, fr_status status, const char *what)
  * that is being written may still become whole if it is a copy. */
 static fr_status finish_failed(fr_run *r)
 {
-    fr_failure failure; /* reported, whatever fails here */
+    fr__failure failure; /* reported, whatever fails here */
     fr__failure_save(r->ctx, &failure);
     (void)fr__run_take_checkpoint(r);
     r->result.weights_sha256[0] = '\0';

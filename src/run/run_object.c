@@ -39,7 +39,7 @@ fr_status fr_run_close(fr_run *r, fr_run_result *result)
     }
     fr_ctx *ctx = r->ctx;
     bool is_reported = r->has_ended; /* reported by the step that failed */
-    fr_failure failure;
+    fr__failure failure;
     fr_status status = end(r, FR_OK), ended = status;
     fr__failure_save(ctx, &failure);
     fr_status closed = fr__ledger_close(&r->ledger);

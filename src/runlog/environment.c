@@ -8,12 +8,12 @@
 #include <time.h>
 
 /* null if unknown. */
-static void add(fr_json *j, const char *key, const char *text)
+static void add(fr__json *j, const char *key, const char *text)
 {
     fr__json_text(j, key, text[0] ? text : NULL);
 }
 
-static void add_time(fr_json *j, const char *key, int64_t seconds)
+static void add_time(fr__json *j, const char *key, int64_t seconds)
 {
     time_t t = (time_t)seconds;
     struct tm utc;
@@ -22,7 +22,7 @@ static void add_time(fr_json *j, const char *key, int64_t seconds)
     add(j, key, text);
 }
 
-void fr__environment_write(fr_json *j, const fr__settings *s, int64_t started)
+void fr__environment_write(fr__json *j, const fr__settings *s, int64_t started)
 {
     fr_machine m;
     char kernels[64], instructions[64], mpi[64] = "";

@@ -6,6 +6,6 @@
 #include "io/json.h"
 
 /* started: seconds since 1970. */
-void fr__environment_write(fr_json *j, const fr__settings *s, int64_t started);
+void fr__environment_write(fr__json *j, const fr__settings *s, int64_t started);
 
 #endif

@@ -154,7 +154,7 @@ typedef char row[N_FIELDS]
 
 static fr_status write_json(fr__metrics *m, const fr_progress *p, row texts)
 {
-    fr_json j;
+    fr__json j;
     fr__json_to_file(&j, m->file, 0);
     fr__json_object(&j, NULL);
     for (int i = 0; i < N_FIELDS; i++)

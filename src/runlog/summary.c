@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-static void write_memory(fr_json *j, const fr_memory_use *m)
+static void write_memory(fr__json *j, const fr_memory_use *m)
 {
     const struct {
         const char *name;
@@ -34,7 +34,7 @@ static double seconds(const fr_worker_times *t, fr_spent first, fr_spent last)
 
 /* All time of a worker inside training. The rest of wall_s is before its first instruction and
  * after its last. */
-static void write_times(fr_json *j, const fr_worker_times *t)
+static void write_times(fr__json *j, const fr_worker_times *t)
 {
     static const char *const names[FR_N_SPENT] = {[FR_SPENT_FORWARD] = "forward",
                                                   [FR_SPENT_BACKWARD] = "backward",
@@ -50,7 +50,7 @@ static void write_times(fr_json *j, const fr_worker_times *t)
     fr__json_end(j);
 }
 
-static void write_worker(fr_json *j, const fr_engine *e, int worker)
+static void write_worker(fr__json *j, const fr_engine *e, int worker)
 {
     const fr_worker_times *t = fr_engine_times(e, worker);
     const fr_memory_use *m = fr_engine_predicted(e, worker);
@@ -80,7 +80,7 @@ static void write_worker(fr_json *j, const fr_engine *e, int worker)
 static double per(uint64_t ns, int64_t n) { return n > 0 ? (double)ns * 1e-9 / (double)n : NAN; }
 
 /* The stage's own rate (of the first update) and momentum, where the policy changes them. */
-static void write_rule(fr_json *j, const fr__settings *t, const fr_policy_context *c)
+static void write_rule(fr__json *j, const fr__settings *t, const fr_policy_context *c)
 {
     fr_optim_options o = t->optim;
     if (t->policy->lr_factor) fr__json_real(j, "lr_factor", t->policy->lr_factor(c, 0));
@@ -89,7 +89,7 @@ static void write_rule(fr_json *j, const fr__settings *t, const fr_policy_contex
     fr__json_real(j, "momentum", t->optim.beta1 > 0 ? o.beta1 : o.momentum);
 }
 
-static void write_prediction(fr_json *j, const fr_prediction_error *p)
+static void write_prediction(fr__json *j, const fr_prediction_error *p)
 {
     if (!p || p->n_values == 0) return; /* nothing was predicted or sampled */
     fr__json_object(j, "prediction");
@@ -112,7 +112,7 @@ static int64_t count_params(const fr_graph *g, const fr_stage *s)
 }
 
 /* Times of the stage that the forecast used: per micro-batch, per update. */
-static void write_expected(fr_json *j, const fr__time_forecast *f, const fr_schedule *q, int stage)
+static void write_expected(fr__json *j, const fr__time_forecast *f, const fr_schedule *q, int stage)
 {
     if (!f->is_made) return;
     const fr_timing *t = &f->spread.timing;
@@ -125,7 +125,7 @@ static void write_expected(fr_json *j, const fr__time_forecast *f, const fr_sche
     fr__json_real(j, "predicted_step_s", c->step / speed);
 }
 
-static void write_stage(fr_json *j, const fr__setup *setup, const fr_engine *e,
+static void write_stage(fr__json *j, const fr__setup *setup, const fr_engine *e,
                         const fr__time_forecast *f, int stage)
 {
     const fr_graph *g = setup->graph;
@@ -148,7 +148,7 @@ static void write_stage(fr_json *j, const fr__setup *setup, const fr_engine *e,
     fr__json_end(j);
 }
 
-static void write_bubble(fr_json *j, const fr__bubble *b)
+static void write_bubble(fr__json *j, const fr__bubble *b)
 {
     fr__json_object(j, "bubble");
     fr__json_real(j, "share", b->bubble);
@@ -163,7 +163,7 @@ static void write_bubble(fr_json *j, const fr__bubble *b)
 }
 
 /* Forecast against measurement, which leaves out the first tenth. */
-static void write_forecast(fr_json *j, const fr__setup *s, const fr_engine *e,
+static void write_forecast(fr__json *j, const fr__setup *s, const fr_engine *e,
                            const fr__time_forecast *f, const fr_run_result *r)
 {
     double measured = (double)s->settings.batch / r->samples_per_s;
@@ -193,7 +193,7 @@ static void write_forecast(fr_json *j, const fr__setup *s, const fr_engine *e,
 }
 
 /* One number, or one per stage where they differ; and the sync rule. */
-static void write_replicas(fr_json *j, const fr__pipeline *p)
+static void write_replicas(fr__json *j, const fr__pipeline *p)
 {
     const fr_schedule *s = p->schedule;
     if (fr__parallel_is_even(s)) {
@@ -211,7 +211,7 @@ static void write_replicas(fr_json *j, const fr__pipeline *p)
 }
 
 /* Bytes between workers per trained sample. */
-static void write_traffic(fr_json *j, const fr_engine *e, int64_t n_samples)
+static void write_traffic(fr__json *j, const fr_engine *e, int64_t n_samples)
 {
     fr_traffic t = fr_engine_traffic(e);
     double n = n_samples > 0 ? (double)n_samples : NAN;
@@ -222,7 +222,7 @@ static void write_traffic(fr_json *j, const fr_engine *e, int64_t n_samples)
     fr__json_end(j);
 }
 
-static void write_all(fr_json *j, const fr__setup *s, const fr_engine *e, const fr__summary *sum)
+static void write_all(fr__json *j, const fr__setup *s, const fr_engine *e, const fr__summary *sum)
 {
     const fr__settings *t = &s->settings;
     const fr_run_result *r = sum->result;
@@ -277,7 +277,7 @@ fr_status fr__summary_write(const fr__setup *s, const fr_engine *e, const fr__fo
                             const fr__summary *sum)
 {
     char path[FR_PATH];
-    fr_json j;
+    fr__json j;
     FR_TRY(fr__folder_file(s->ctx, f, "summary.json", path));
     fr__json_to_text(&j, 2);
     write_all(&j, s, e, sum);

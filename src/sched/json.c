@@ -6,7 +6,7 @@
 
 #include <forerun/sched.h>
 
-static void write_json(fr_json *j, const fr_schedule *s, const fr_clock *c)
+static void write_json(fr__json *j, const fr_schedule *s, const fr_clock *c)
 {
     char text[48];
     fr__json_object(j, NULL);
@@ -34,7 +34,7 @@ static void write_json(fr_json *j, const fr_schedule *s, const fr_clock *c)
 
 char *fr_schedule_to_json(const fr_schedule *s, const fr_clock *c)
 {
-    fr_json j;
+    fr__json j;
     fr__json_to_text(&j, 0);
     write_json(&j, s, c);
     return fr__json_take(&j, "\n");

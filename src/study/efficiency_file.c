@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-static void write_trial(fr_json *j, const fr_trial *t, const fr_goal *goal)
+static void write_trial(fr__json *j, const fr_trial *t, const fr_goal *goal)
 {
     fr__json_object(j, NULL);
     fr__json_int(j, "batch", t->batch);
@@ -30,7 +30,7 @@ static void write_trial(fr_json *j, const fr_trial *t, const fr_goal *goal)
     fr__json_end(j);
 }
 
-static void write_row(fr_json *j, const fr__study *s, const fr_efficiency_row *r)
+static void write_row(fr__json *j, const fr__study *s, const fr_efficiency_row *r)
 {
     fr__json_object(j, NULL);
     fr__json_int(j, "batch", r->batch);
@@ -45,7 +45,7 @@ static void write_row(fr_json *j, const fr__study *s, const fr_efficiency_row *r
     fr__json_end(j);
 }
 
-static void write_all(fr_json *j, const fr__study *s, const fr_goal *goal, int n_rows,
+static void write_all(fr__json *j, const fr__study *s, const fr_goal *goal, int n_rows,
                       const fr_efficiency_row *rows)
 {
     fr__json_object(j, NULL);
@@ -74,7 +74,7 @@ static void write_all(fr_json *j, const fr__study *s, const fr_goal *goal, int n
 fr_status fr__study_save(const fr__study *s, const fr_goal *goal, int n_rows,
                          const fr_efficiency_row *rows)
 {
-    fr_json j;
+    fr__json j;
     fr__json_to_text(&j, 1);
     write_all(&j, s, goal, n_rows, rows);
     char *text = fr__json_take(&j, "");

@@ -107,7 +107,7 @@ static fr_status collect_votes(fr_team *t, vote *v)
 fr_status fr_team_agree(fr_team *t, fr_status mine)
 {
     if (!t) return mine;
-    fr_failure own = {.status = mine};
+    fr__failure own = {.status = mine};
     vote v = {t->rank, (int32_t)mine, ""};
     if (mine != FR_OK) {
         fr__failure_save(t->ctx, &own);

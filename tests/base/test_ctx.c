@@ -50,7 +50,7 @@ static void causes_are_chained(void **state)
 static void failure_is_kept(void **state)
 {
     (void)state;
-    fr_failure first;
+    fr__failure first;
     fr_ctx *ctx = fr_ctx_create();
     fr_fail(ctx, FR_DIVERGED, "the loss is infinite");
     fr__failure_save(ctx, &first);

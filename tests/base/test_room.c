@@ -50,9 +50,9 @@ static void put(const char *path, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
-static fr_room look(void)
+static fr__room look(void)
 {
-    fr_room room;
+    fr__room room;
     fr__room_read(root, &room);
     return room;
 }
@@ -65,7 +65,7 @@ static void put_machine(void)
 static void nothing_is_known(void **state)
 {
     (void)state;
-    fr_room room = look();
+    fr__room room = look();
     assert_true(room.machine == UINT64_MAX && room.group == UINT64_MAX);
     put_machine();
     put("/proc/self/cgroup", "0::/\n");

@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <math.h>
 
-static void write_sample(fr_json *j)
+static void write_sample(fr__json *j)
 {
     fr__json_object(j, NULL);
     fr__json_int(j, "min", INT64_MIN);
@@ -37,7 +37,7 @@ static void one_line(void **state)
 {
     (void)state;
     char text[1000];
-    fr_json j;
+    fr__json j;
     fr__json_to_buffer(&j, text, sizeof text, 0);
     write_sample(&j);
     assert_true(fr__json_finish(&j));
@@ -49,7 +49,7 @@ static void indented_is_the_same(void **state)
 {
     (void)state;
     char text[1000];
-    fr_json j;
+    fr__json j;
     fr__json_to_buffer(&j, text, sizeof text, 2);
     fr__json_object(&j, NULL);
     fr__json_list(&j, "a");
@@ -67,7 +67,7 @@ static void jansson_reads_it(void **state)
 {
     (void)state;
     FILE *f = tmpfile();
-    fr_json j;
+    fr__json j;
     fr__json_to_file(&j, f, 4);
     fr__json_object(&j, NULL);
     fr__json_text(&j, "bad \xFF key", "cut \xE2\x82");
@@ -93,7 +93,7 @@ static void small_buffers(void **state)
     size_t needed = strlen(sample) + 1;
     for (size_t room = 0; room <= needed; room++) {
         char *text = malloc(room ? room : 1); /* exact, so that a sanitizer sees an overrun */
-        fr_json j;
+        fr__json j;
         fr__json_to_buffer(&j, text, room, 0);
         write_sample(&j);
         assert_int_equal(fr__json_finish(&j), room == needed);
@@ -107,7 +107,7 @@ static void nothing_is_allocated(void **state)
 {
     (void)state;
     char text[1000];
-    fr_json j;
+    fr__json j;
     uint64_t before = fr__alloc_count();
     fr__json_to_buffer(&j, text, sizeof text, 0);
     write_sample(&j);
@@ -127,7 +127,7 @@ enum misuse {
     N_MISUSES
 };
 
-static void misuse_one(fr_json *j, enum misuse how)
+static void misuse_one(fr__json *j, enum misuse how)
 {
     if (how == EMPTY) return;
     if (how == TOO_DEEP) {
@@ -152,7 +152,7 @@ static void misuse_fails(void **state)
     (void)state;
     for (int how = 0; how < N_MISUSES; how++) {
         char text[1000];
-        fr_json j;
+        fr__json j;
         fr__json_to_buffer(&j, text, sizeof text, 0);
         misuse_one(&j, (enum misuse)how);
         if (fr__json_finish(&j)) fail_msg("misuse %d passed: %s", how, text);
@@ -164,7 +164,7 @@ static void full_disk_fails(void **state)
     (void)state;
     FILE *f = fopen("/dev/full", "w");
     if (!f) skip_because("a full disk", "there is no /dev/full");
-    fr_json j;
+    fr__json j;
     fr__json_to_file(&j, f, 0);
     write_sample(&j);
     assert_false(fr__json_finish(&j));
@@ -191,7 +191,7 @@ static void pieces_go_where_they_are_taken(void **state)
     static const char want[] = "{\"a\": [1, {\"x\":[]}, null], \"b\": true}";
     for (size_t room = 1; room <= sizeof want; room++) {
         pieces p = {.room = room};
-        fr_json j;
+        fr__json j;
         fr__json_to(&j, take, &p);
         fr__json_object(&j, NULL);
         fr__json_list(&j, "a"), fr__json_int(&j, NULL, 1);

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-static fr_status read_text(void **state, const char *text, int max_points, fr_curves *c)
+static fr_status read_text(void **state, const char *text, int max_points, fr__curves *c)
 {
     place p = put_file(*state, "metrics.jsonl", text);
     return fr__curves_read(ctx, p.path, max_points, c);
@@ -15,7 +15,7 @@ static fr_status read_text(void **state, const char *text, int max_points, fr_cu
 
 static void few_lines_are_points(void **state)
 {
-    fr_curves c;
+    fr__curves c;
     assert_ok(ctx, read_text(state,
                              "{\"step\": 1, \"samples\": 8, \"loss\": 2.5, \"lr\": 1e-3, "
                              "\"samples_per_s\": 100, \"elapsed_s\": 0.25}\n"
@@ -40,7 +40,7 @@ static void few_lines_are_points(void **state)
 static void a_million_lines_become_few_points(void **state)
 {
     enum { N = 1000000, MOST = 1000 };
-    fr_curves c;
+    fr__curves c;
     put_metrics(*state, N);
     place p = below(state, "metrics.jsonl");
     uint64_t before = fr__alloc_count();
@@ -50,7 +50,7 @@ static void a_million_lines_become_few_points(void **state)
     assert_true(c.n_points > MOST / 2 && c.n_points <= MOST);
     int64_t first = 1;
     for (int i = 0; i < c.n_points; i++) {
-        const fr_point *q = &c.points[i];
+        const fr__point *q = &c.points[i];
         double sum = 0;
         assert_true(q->n_steps == c.stretch || i == c.n_points - 1);
         for (int64_t k = first; k < first + q->n_steps; k++) sum += 1.0 / (double)k;
@@ -70,7 +70,7 @@ static void a_million_lines_become_few_points(void **state)
 static void no_line_is_lost(void **state)
 {
     for (int n = 0; n < 70; n++) {
-        fr_curves c;
+        fr__curves c;
         int64_t n_steps = 0;
         put_metrics(*state, n);
         assert_ok(ctx, fr__curves_read(ctx, below(state, "metrics.jsonl").path, 7, &c));
@@ -87,7 +87,7 @@ static void a_torn_line_is_left_out(void **state)
     static const char *const ends[] = {"{\"step\": 2, \"lo", "{", "{\"step\": 2, \"loss\": 1.",
                                        "{\"step"};
     char text[256];
-    fr_curves c;
+    fr__curves c;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         snprintf(text, sizeof text, "{\"step\": 1, \"loss\": 1}\n%s", ends[i]);
         assert_ok(ctx, read_text(state, text, 10, &c));
@@ -115,7 +115,7 @@ static void bad_lines_are_told(void **state)
                {"{\"step\": 1}\n{\"step\": 2,}\n", "metrics.jsonl:2: "},
                {"[1]\n", "metrics.jsonl:1: expected the numbers of a mini-batch: expected an obj"},
                {"{\"loss\": 1}\n", "metrics.jsonl:1: a mini-batch without its step"}};
-    fr_curves c;
+    fr__curves c;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_fails(ctx, read_text(state, bad[i].text, 10, &c), FR_INVALID, bad[i].says);
     char *line = calloc(1, 400000);
@@ -134,7 +134,7 @@ static void any_json_will_do(void **state)
         "  { \"step\" :4 , \"loss\":5E-1 , \"x\": {\"y\": \"}\"}, \"t\": true}\r\n",
         "{\"note\": \"a \\\" quote\", \"loss\": 0.5, \"step\": 4}\n"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        fr_curves c;
+        fr__curves c;
         assert_ok(ctx, read_text(state, lines[i], 10, &c));
         assert_true(c.n_points == 1 && c.points[0].step == 4);
         assert_true(c.points[0].low == 0.5);
@@ -147,7 +147,7 @@ static void many_evaluations_are_thinned(void **state)
     enum { N = 1000, MOST = 16 };
     place p = put_file(*state, "metrics.jsonl", "");
     for (int n = 1; n <= N; n += n < 40 ? 1 : 67) {
-        fr_curves c;
+        fr__curves c;
         FILE *f = fopen(p.path, "w");
         for (int i = 1; i <= n; i++) fprintf(f, "{\"step\": %d, \"eval_loss\": %d}\n", i, i);
         fclose(f);
@@ -174,8 +174,8 @@ static void numbers_are_read(void **state)
         if (!isfinite(v)) continue;
         int n = snprintf(text, sizeof text, "{\"x\": %.*g}", 1 + i % 17, v);
         double want = strtod(text + 6, NULL);
-        fr_fields f;
-        fr_field field;
+        fr__fields f;
+        fr__field field;
         fr__fields_open(&f, text, (size_t)n);
         assert_true(fr__fields_next(&f, &field));
         /* pow rounds once, and numbers far out use it twice */
@@ -196,7 +196,7 @@ static void noise_is_survived(void **state)
     int n_read = 0, n_same = 0;
     for (uint64_t seed = 0; seed < 2000; seed++) {
         char noisy[2 * sizeof line];
-        fr_curves c;
+        fr__curves c;
         spoil(line, seed, noisy, sizeof noisy - 1);
         json_t *o = strchr(noisy, '\n') ? NULL : json_loads(noisy, JSON_REJECT_DUPLICATES, NULL);
         strcat(noisy, "\n");

@@ -216,7 +216,7 @@ static void the_page_has_its_holes(void **state)
     (void)state;
     size_t n;
     const char *live = fr_report_live_page(&n);
-    const fr_page *p = &fr__page;
+    const fr__page_parts *p = &fr__page;
     assert_int_equal(strlen(live), n);
     assert_int_equal(strncmp(live + p->title - 7, "<title>", 7), 0);
     assert_int_equal(strncmp(live + p->title_end, "</title>", 8), 0);

@@ -6,7 +6,7 @@
 static char home[4096]; /* folder at the start: the tests use relative names */
 
 /* Create a run in each folder, then find them. */
-static void find(int n, const char *const *folders, fr_runs *r)
+static void find(int n, const char *const *folders, fr__runs *r)
 {
     for (int i = 0; i < n; i++) {
         char path[512];
@@ -35,7 +35,7 @@ static void names_are_what_differs(void **state)
         {2, {"s", "s/s"}, {"s", "s/s"}},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        fr_runs r;
+        fr__runs r;
         find(cases[k].n, cases[k].folders, &r);
         for (int i = 0; i < cases[k].n; i++) {
             assert_string_equal(r.list.at[i].folder, cases[k].folders[i]);
@@ -48,7 +48,7 @@ static void names_are_what_differs(void **state)
 /* A folder given by dots has its normal name. */
 static void dots_are_no_names(void **state)
 {
-    fr_runs r;
+    fr__runs r;
     const char *folders[] = {"dots/in/..", "dots/in/."};
     find(2, folders, &r);
     assert_string_equal(r.list.at[0].name, "dots");
@@ -65,7 +65,7 @@ static void dots_are_no_names(void **state)
 static void names_are_text_and_never_the_same(void **state)
 {
     (void)state;
-    fr_runs r;
+    fr__runs r;
     const char *folders[] = {"bad/a\xFFz", "bad/a\xFEz", "bad/a\xEF\xBF\xBDz (2)"};
     find(3, folders, &r);
     for (int i = 0; i < 3; i++) {
@@ -85,7 +85,7 @@ static void names_are_text_and_never_the_same(void **state)
 static void a_comparison_is_its_runs(void **state)
 {
     (void)state;
-    fr_runs r;
+    fr__runs r;
     const char *runs[] = {"cmp/dp/seed-1", "cmp/1f1b/seed-1"}, *folder[] = {"cmp"};
     find(2, runs, &r);
     fr__runs_fini(&r);
@@ -121,7 +121,7 @@ static void a_comparison_is_its_runs(void **state)
 static void what_is_no_run_is_refused(void **state)
 {
     (void)state;
-    fr_runs r;
+    fr__runs r;
     const char *folders[] = {"nothing", "above", "broken", "wrong", "file"};
     mkdir("above", 0777);
     put_file("above/run", "metrics.jsonl", "");

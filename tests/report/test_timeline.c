@@ -44,14 +44,14 @@ static void reads_what_train_writes(void **state)
                       .n_events = &n};
     place p = below(state, "trace.json");
     assert_ok(ctx, fr__timeline_write(ctx, p.path, &t));
-    fr_lanes lanes;
+    fr__lanes lanes;
     assert_ok(ctx, fr__lanes_read(ctx, p.path, 1000, &lanes));
     assert_int_equal(lanes.lanes.n, 1);
     assert_int_equal(lanes.n_events, N);
     assert_int_equal(lanes.lanes.at[0].slices.n, N);
     assert_non_null(strstr(lanes.lanes.at[0].name, "worker 0, stages 0, 1"));
     for (int k = 0, i = 0; k < N; k++) {
-        const fr_slice *s = &lanes.lanes.at[0].slices.at[k];
+        const fr__slice *s = &lanes.lanes.at[0].slices.at[k];
         if (k == 1) { /* the sum, which started after the first */
             assert_true(s->start_ns == 500 && s->took_ns == 4000 && s->action == 10);
             assert_true(s->stage == 1 && s->batch == 7 && s->micro == 12 && s->version == -1);
@@ -74,13 +74,13 @@ static void reads_what_train_writes(void **state)
 
 static void shares_events_out_over_64_workers(void **state)
 {
-    fr_lanes lanes;
+    fr__lanes lanes;
     put_trace(*state, 64, 300);
     assert_ok(ctx, fr__lanes_read(ctx, below(state, "trace.json").path, 6400, &lanes));
     assert_int_equal(lanes.lanes.n, 64);
     assert_int_equal(lanes.n_events, 64 * 300);
     for (int w = 0; w < 64; w++) {
-        const fr_lane *lane = &lanes.lanes.at[w];
+        const fr__lane *lane = &lanes.lanes.at[w];
         assert_int_equal(lane->slices.n, 100);
         for (int i = 0; i < 100; i++) { /* the first ones, which include the fill of the pipeline */
             assert_int_equal(lane->slices.at[i].start_ns, 10000 * i + 250);
@@ -94,7 +94,7 @@ static void shares_events_out_over_64_workers(void **state)
     fr__lanes_fini(&lanes);
 }
 
-static fr_status read_text(void **state, const char *text, fr_lanes *t)
+static fr_status read_text(void **state, const char *text, fr__lanes *t)
 {
     place p = put_file(*state, "trace.json", text);
     return fr__lanes_read(ctx, p.path, 100, t);
@@ -102,7 +102,7 @@ static fr_status read_text(void **state, const char *text, fr_lanes *t)
 
 static void layout_does_not_matter(void **state)
 {
-    fr_lanes t;
+    fr__lanes t;
     assert_ok(ctx, read_text(state,
                              "{\n  \"other\": {\"traceEvents\": \"[{\\\"\", \"x\": {\"y\": [1]}},\n"
                              "  \"traceEvents\": [\n    {\n      \"ph\": \"X\",\n"
@@ -114,7 +114,7 @@ static void layout_does_not_matter(void **state)
     assert_int_equal(t.n_events, 1); /* an unknown action */
     assert_int_equal(t.lanes.n, 1);
     assert_null(t.lanes.at[0].name);
-    const fr_slice *s = &t.lanes.at[0].slices.at[0];
+    const fr__slice *s = &t.lanes.at[0].slices.at[0];
     assert_true(s->action == 7 && s->is_wait && s->start_ns == 1500 && s->took_ns == 2000);
     fr__lanes_fini(&t);
     assert_ok(ctx, read_text(state, "{\"traceEvents\": []}", &t));
@@ -134,7 +134,7 @@ static void broken_traces_are_told(void **state)
                {"{\"traceEvents\": [\n{\"ph\": \"X\", }]}", "trace.json:2: not an event"},
                {"{\"traceEvents\": [\n\n7]}", "trace.json:3: expected an event"},
                {"{\"traceEvents\": [{\n\"ph\":\n\"X\"},\n7]}", "trace.json:4: expected an event"}};
-    fr_lanes t;
+    fr__lanes t;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_fails(ctx, read_text(state, bad[i].text, &t), FR_INVALID, bad[i].says);
 }
@@ -143,7 +143,7 @@ static void broken_traces_are_told(void **state)
 static void buffers_end_anywhere(void **state)
 {
     enum { N = 20000 };
-    fr_lanes t;
+    fr__lanes t;
     put_trace(*state, 1, N);
     assert_ok(ctx, fr__lanes_read(ctx, below(state, "trace.json").path, N, &t));
     assert_int_equal(t.lanes.at[0].slices.n, N);
@@ -166,7 +166,7 @@ static void noise_is_survived(void **state)
     int n_read = 0;
     for (uint64_t seed = 0; seed < 2000; seed++) {
         char noisy[2 * sizeof text];
-        fr_lanes t;
+        fr__lanes t;
         spoil(text, seed, noisy, sizeof noisy);
         fr_status status = read_text(state, noisy, &t);
         assert_true(status == FR_OK || status == FR_INVALID);

@@ -72,6 +72,6 @@ file(WRITE ${OUT} "/* Made by embed.cmake of src/report/page. */
 #include \"report/page.h\"
 static const char text[] = {
 ${array}'\\0'};
-const fr_page fr__page = {.text = text, .bytes = ${bytes}, .title = ${title},
+const fr__page_parts fr__page = {.text = text, .bytes = ${bytes}, .title = ${title},
                           .title_end = ${title_end}, .data = ${data}, .data_end = ${data_end}};
 ")
