@@ -113,7 +113,7 @@ static void forecasts(void **state)
     size_t sent[2], memory[2];
     for (int i = 0; i < 2; i++) {
         rig p;
-        fr_profile *profile;
+        const fr_profile *profile;
         fr_spread spread;
         prepare(&p, MLP, two_stages, i ? "relu" : NULL);
         fr_probe_desc d = {.graph = p.b.graph,
