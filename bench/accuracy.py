@@ -330,7 +330,7 @@ def main():
     accuracy_table(a, entries)
     if found:
         prediction_table(a, found)
-    missed = findings(a, entries, found)
+    missed = findings(a, entries, found) if a.task == "conv" else []
     for line in missed:
         print("missed: " + line)
     if a.json:

@@ -263,6 +263,12 @@ const Bars = (() => {
             pairs(rows, ["0", Format.seconds(most / 2), Format.seconds(most)]));
     }
 
+    // Where the weight policy gives stages rates and momentum of their own.
+    function ruleOf(s) {
+        return (s.lr_factor ? `, rate \u00d7 ${Format.number(s.lr_factor, 3)}` : "") +
+            (s.momentum ? `, momentum ${Format.number(s.momentum, 4)}` : "");
+    }
+
     function weightErrors(stages) {
         const known = stages.filter((s) => s.prediction && s.prediction.stale_rmse > 0);
         if (!known.length) return null;
@@ -274,7 +280,7 @@ const Bars = (() => {
                           value: `${Format.number(ratio(s), 2)}\u00d7`,
                           marks: [1 / most],
                           head: `stage ${stages.indexOf(s)}, ${
-                              Format.number(s.prediction.ahead, 2)} updates ahead`,
+                              Format.number(s.prediction.ahead, 2)} updates ahead${ruleOf(s)}`,
                           parts: [
                               [
                                   "predicted", ratio(s) / most, "error of predicted weights",
