@@ -55,7 +55,7 @@ says "too many"
 
 # --- the numbers of the documentation ------------------------------------------------------------
 n=0
-grep -E '^\| shared direction|^\| (one worker|vanilla-async, |pipeoptim, |spectrain|xpipe).*\| [0-9.]+ \([0-9.]+\) \|$' \
+grep -E '^\| shared direction|^\| (one worker|vanilla-async, |pipeoptim, |spectrain|xpipe|forerun).*\| [0-9.]+ \([0-9.]+\) \|$' \
     "$source_dir/docs/methods.md" | tail -n +2 >rows
 while IFS='|' read -r _ names four eight sixteen _; do
     for cell in "4 $four" "8 $eight" "16 $sixteen"; do
@@ -73,7 +73,7 @@ while IFS='|' read -r _ names four eight sixteen _; do
         done
     done
 done <rows
-same $n 42 "numbers of the documentation"
+same $n 48 "numbers of the documentation"
 
 # --- train warns ---------------------------------------------------------------------------------
 deep=(--set 'model={name: mlp, inputs: 8, depth: 9, width: 8, classes: 4}' --set 'data={name: synthetic, n: 256, n_eval: 8}'
