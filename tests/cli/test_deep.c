@@ -102,8 +102,7 @@ static void planners_refuse(void **state)
 {
     (void)state;
     enum { NODES = 100000, ROOM = 512 };
-    char *text = malloc((size_t)NODES * ROOM);
-    assert_non_null(text);
+    static char text[NODES * ROOM]; /* a skipped test frees nothing */
     size_t n = (size_t)snprintf(text, ROOM, "{\"format\": 1, \"model\": \"deep\", \"nodes\": [\n");
     for (int i = 0; i < NODES; i++) /* the first has no input: 0 in no digits is empty */
         n += (size_t)snprintf(
@@ -120,7 +119,6 @@ static void planners_refuse(void **state)
         check(text, 2,
               (const char *const[]){"plan", "--profile", "@", "--machines", "4", "--bandwidth",
                                     "1e9", "--planner", planners[k], NULL});
-    free(text);
 }
 
 /* Files above the limit of their kind are refused by their size. */
