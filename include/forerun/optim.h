@@ -97,6 +97,8 @@ typedef struct fr_matrix_rule {
 
 struct fr_optimizer {
     const char *name, *summary;
+    bool
+        bounds_steps; /* a step of a weight is about the rate at most, however large its gradient */
     int n_state;
     const char *state_names[FR_MAX_OPTIM_STATE]; /* "momentum"; "exp_avg", "exp_avg_sq" */
     /* Keys this optimizer reads beside lr, NULL-terminated: "momentum", ... */

@@ -44,7 +44,7 @@ static const fr_method *const methods[] = {
            "1f1b-async", "decay-aware"),
     METHOD("pipemare", "rates by delay, backward weights corrected by drift (PipeMare-style)",
            "1f1b-async", "pipemare"),
-    METHOD("forerun", "every stage looks equally far ahead; rates and momentum by delay",
+    METHOD("forerun", "forward predicted past its backward; rates and momentum by delay",
            "1f1b-async", "lookahead"),
     METHOD("paci", "the newest weights, gradients summed over the mini-batch, no barrier",
            "1f1b-async", "live", .is_by_name = true),

@@ -78,7 +78,9 @@ fr_status fr__settings_cluster(fr_conf *c, fr__settings *s);
 
 static inline fr_policy_options fr__settings_policy_options(const fr__settings *s)
 {
-    return (fr_policy_options){.exact = s->exact, .lr_warmup = s->lr_warmup};
+    return (fr_policy_options){.exact = s->exact,
+                               .lr_warmup = s->lr_warmup,
+                               .bounded_steps = s->optimizer && s->optimizer->bounds_steps};
 }
 
 /* The rows of keys.c. The other two read one row: into its member of *s, or into *name. */

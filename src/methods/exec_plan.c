@@ -189,6 +189,7 @@ static void fill_contexts(const fr_exec_desc *d, fr_exec_plan *p)
                                             .n_micro = s->n_micro / s->replicas[k],
                                             .exact = d->policy_options.exact,
                                             .lr_warmup = d->policy_options.lr_warmup,
+                                            .bounded_steps = d->policy_options.bounded_steps,
                                             .n_slots = s->n_slots[k]};
         p->has_replicas |= s->replicas[k] > 1;
         int delay = (p->context[k].lead + p->context[k].n_micro - 1) / p->context[k].n_micro;

@@ -16,6 +16,7 @@ static void prepare(const fr_optim_options *o, int64_t t, fr_optim_coef *c)
 const fr_optimizer fr__optim_adam = {
     .name = "adam",
     .summary = "steps scaled by running means of gradient and square; decay in the gradient",
+    .bounds_steps = true,
     .n_state = 2,
     .state_names = {"exp_avg", "exp_avg_sq"},
     .keys = (const char *const[]){"weight_decay", "beta1", "beta2", "eps", NULL},

@@ -17,6 +17,7 @@ static void prepare(const fr_optim_options *o, int64_t t, fr_optim_coef *c)
 const fr_optimizer fr__optim_adamw = {
     .name = "adamw",
     .summary = "adam with weight decay separate from the gradient",
+    .bounds_steps = true,
     .n_state = 2,
     .state_names = {"exp_avg", "exp_avg_sq"},
     .keys = (const char *const[]){"weight_decay", "beta1", "beta2", "eps", NULL},

@@ -140,6 +140,7 @@ static const fr_matrix_rule matrices = {
 const fr_optimizer fr__optim_muon = {
     .name = "muon",
     .summary = "matrices of hidden layers by orthogonalised momentum, the rest by adamw",
+    .bounds_steps = true,
     .n_state = 2,
     .state_names = {"exp_avg", "square_or_step"},
     .keys = (const char *const[]){"weight_decay", "momentum", "nesterov", "match_rms_adamw",

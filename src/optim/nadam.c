@@ -57,6 +57,7 @@ static double distance(const fr_optim_options *o, fr_extrapolation extrapolation
 const fr_optimizer fr__optim_nadam = {
     .name = "nadam",
     .summary = "adam with nesterov momentum; decay in the gradient",
+    .bounds_steps = true,
     .n_state = 2,
     .state_names = {"exp_avg", "exp_avg_sq"},
     .keys = (const char *const[]){"weight_decay", "beta1", "beta2", "eps", "momentum_decay", NULL},

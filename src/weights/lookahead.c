@@ -1,18 +1,22 @@
-/* lookahead.c -- all stages look equally far ahead; stages with delay have slower momentum and a
+/* lookahead.c -- the forward looks past its backward; stages with delay have slower momentum and a
  * lower rate.
  *
  *     d_k = ceil(w / T), D = the largest d_k       delay in updates, w the lead
- *     forward reads the weights predicted D + 1 updates ahead, on every stage; backward the newest
+ *     forward reads the weights predicted s_k updates ahead, backward the newest
+ *     s_k = D + 1 on every stage                   optimizers that bound their steps: adam, muon
+ *     s_k = d_k + 1                                sgd
  *     1 - beta1_k = (1 - beta1) / (1 + d_k)        sgd: momentum, and 1 - dampening likewise
  *     lr_k = lr / sqrt(1 + d_k)
  *
  * Delay makes a direction of high curvature unstable, and a prediction to the version of the
  * backward misses what oscillates in it. Looking further ahead, also where there is no delay,
  * damps the oscillation; slow momentum and a lower rate reduce the gain of the stages whose
- * gradients are late. docs/methods/forerun.md has the derivation and what was measured.
+ * gradients are late. A step of sgd grows with the gradient, and D + 1 of them lead too far from
+ * the weights where there is no delay. docs/methods/forerun.md has the derivation and what was
+ * measured.
  *
  * After the pipeline was empty the stages are less than their delay apart: the distance is 1 for
- * the first mini-batch and grows by 1 to D + 1. Two copies: the newest and one prediction, which
+ * the first mini-batch and grows by 1 to s_k. Two copies: the newest and one prediction, which
  * the update writes. */
 #include "weights/policy.h"
 
@@ -20,7 +24,8 @@
 
 static int distance(const fr_policy_context *context)
 {
-    return context->n_stages > 1 ? context->max_delay + 1 : 0;
+    if (context->n_stages == 1) return 0;
+    return 1 + (context->bounded_steps ? context->max_delay : fr__gap(context, 0));
 }
 
 static double slowdown(const fr_policy_context *context) { return 1.0 + fr__gap(context, 0); }
@@ -56,7 +61,8 @@ static void adapt(const fr_policy_context *context, fr_optim_options *o)
 
 const fr_policy fr__policy_lookahead = {
     .name = "lookahead",
-    .summary = "forward predicted equally far on all stages, backward newest; two copies",
+    .summary =
+        "forward predicted past its backward, backward newest, late stages slower; two copies",
     .extrapolation = FR_EXTRAPOLATE_APPLIED,
     .forward = forward,
     .backward = fr__want_newest,

@@ -129,29 +129,30 @@ static inline fr_status rig_prepare(rig *p, int which, const rig_options *o)
     const fr_optimizer *opt = fr_optim_find(o->optimizer ? o->optimizer : "sgd");
     assert_non_null(opt);
     fr_engine_desc *e = &p->desc;
-    *e = (fr_engine_desc){.graph = p->b.graph,
-                          .n_stages = n_stages,
-                          .stages = p->stages,
-                          .schedule = o->evaluates_only ? NULL : p->schedule,
-                          .policy = o->policy ? fr_policy_find(o->policy) : NULL,
-                          .policy_options = {.exact = o->exact, .lr_warmup = 10},
-                          .backend = o->backend ? fr_backend_find(o->backend) : rig_backend(),
-                          .n_threads = o->n_threads ? o->n_threads : 1,
-                          .micro_batch = BATCH / (o->n_micro ? o->n_micro : 1),
-                          .n_micro = o->n_micro ? o->n_micro : 1,
-                          .optimizer = opt,
-                          .clip_norm = o->clip_norm,
-                          .want_norm = o->want_norm,
-                          .seed = o->seed ? o->seed : 7,
-                          .keep_grads = o->keep_grads,
-                          .logits_node = o->want_logits ? fr_graph_find(p->b.graph, "logits") : 0,
-                          .stall_s = o->stall_s,
-                          .want_ledger = o->want_ledger,
-                          .n_events = o->n_events,
-                          .n_samples = o->n_samples,
-                          .exact_sum = o->exact_sum,
-                          .sync = o->sync,
-                          .want_snapshots = o->want_snapshots};
+    *e = (fr_engine_desc){
+        .graph = p->b.graph,
+        .n_stages = n_stages,
+        .stages = p->stages,
+        .schedule = o->evaluates_only ? NULL : p->schedule,
+        .policy = o->policy ? fr_policy_find(o->policy) : NULL,
+        .policy_options = {.exact = o->exact, .lr_warmup = 10, .bounded_steps = opt->bounds_steps},
+        .backend = o->backend ? fr_backend_find(o->backend) : rig_backend(),
+        .n_threads = o->n_threads ? o->n_threads : 1,
+        .micro_batch = BATCH / (o->n_micro ? o->n_micro : 1),
+        .n_micro = o->n_micro ? o->n_micro : 1,
+        .optimizer = opt,
+        .clip_norm = o->clip_norm,
+        .want_norm = o->want_norm,
+        .seed = o->seed ? o->seed : 7,
+        .keep_grads = o->keep_grads,
+        .logits_node = o->want_logits ? fr_graph_find(p->b.graph, "logits") : 0,
+        .stall_s = o->stall_s,
+        .want_ledger = o->want_ledger,
+        .n_events = o->n_events,
+        .n_samples = o->n_samples,
+        .exact_sum = o->exact_sum,
+        .sync = o->sync,
+        .want_snapshots = o->want_snapshots};
     if (o->policy) assert_non_null(e->policy);
     if (o->fault) assert_null(fr__fault_parse(o->fault, &p->fault));
     e->fault = &p->fault;

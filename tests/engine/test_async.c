@@ -179,8 +179,8 @@ static const expected table[] = {
     {"xpipe", 1, true, {3, 2, 1, 0}, {3, 2, 2, 1}, {0, 0, 1, 1}, {3, 2, 1, 0}},
     {"pipeoptim", 1, false, {3, 2, 1, 0}, {3, 2, 1, 0}, {0}, {3, 2, 1, 0}},
     {"decay-aware", 1, false, {3, 2, 1, 0}, {3, 2, 1, 0}, {0}, {3, 2, 1, 0}},
-    {"lookahead", 1, false, {3, 2, 1, 0}, {4, 4, 4, 4}, {0}, {3, 2, 1, 0}},
-    {"lookahead", 2, false, {2, 1, 1, 0}, {3, 3, 3, 3}, {0}, {2, 1, 1, 0}},
+    {"lookahead", 1, false, {3, 2, 1, 0}, {4, 3, 2, 1}, {0}, {3, 2, 1, 0}},
+    {"lookahead", 2, false, {2, 1, 1, 0}, {3, 2, 2, 1}, {0}, {2, 1, 1, 0}},
 };
 
 /* Rows of one mini-batch in the steady state; first micro-batches only, which decide for xpipe. */

@@ -5,6 +5,7 @@
  *     d_k = ceil((N - 1 - k) / T), D = d_0
  *     beta1_k = 1 - (1 - beta1) / (1 + d_k), lr_k = lr / sqrt(1 + d_k)
  *     forward of the i-th mini-batch since the pipeline was empty: min(i, D) + 1 updates ahead
+ *     with adamw, min(i, d_k) + 1 with sgd
  *     each stage clips by the norm of its own gradient */
 #include "engine/rig.h"
 
@@ -57,7 +58,7 @@ static void pass_sample(model *m, int batch, int first, int micro, const float *
     for (int l = 0; l < LAYERS; l++) {
         double w[WIDTH][ROW];
         int seen = batch * m->t + micro - (m->n - 1 - stage_of(m, l)) - first * m->t;
-        int since = batch - first, most = delay(m, 0);
+        int since = batch - first, most = delay(m, m->is_adam ? 0 : stage_of(m, l));
         predict(m, l, first + (seen > 0 ? seen / m->t : 0),
                 m->n > 1 ? (since < most ? since : most) + 1 : 0, w);
         for (int o = 0; o < n_out(l); o++) {

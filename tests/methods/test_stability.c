@@ -40,7 +40,10 @@ static fr_status judge_schedule(const fr_schedule *s, const fr_policy *policy,
                                 const char *optimizer, const fr_optim_options *options,
                                 fr_stability *out)
 {
-    const fr_exec_desc d = {.schedule = s, .policy = policy};
+    const fr_exec_desc d = {
+        .schedule = s,
+        .policy = policy,
+        .policy_options = {.bounded_steps = fr_optim_find(optimizer)->bounds_steps}};
     fr_exec_plan *p;
     if (fr_exec_plan_create(ctx, &d, &p, NULL) != FR_OK) fail_msg("%s", fr_ctx_error(ctx));
     fr_status status = fr_exec_plan_stability(ctx, p, fr_optim_find(optimizer), options, out);

@@ -48,7 +48,7 @@ static use pipemare(const place *p)
 /* One update ahead in the first mini-batch, then one more in each, as the pipeline fills. */
 static use lookahead(const place *p)
 {
-    int farthest = ceil_div(p->n - 1, p->t) + 1, ahead = p->b + 1 < farthest ? p->b + 1 : farthest;
+    int farthest = ceil_div(lead(p), p->t) + 1, ahead = p->b + 1 < farthest ? p->b + 1 : farthest;
     return (use){newest(p), p->pass == 'F' && p->n > 1 ? ahead : 0};
 }
 /* The first micro-batch of the mini-batch decides for all. The paper's round() takes halves to the

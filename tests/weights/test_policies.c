@@ -55,9 +55,9 @@ static void published_rows(void **unused)
         {"decay-aware", 1, FR_NEWEST, FR_NEWEST, {3, 2, 1, 0}, {0}},
         {"pipemare", 1, FR_NEWEST, FR_NEWEST, {0}, {3, 2, 1, 0}},
         {"pipemare", 2, FR_NEWEST, FR_NEWEST, {0}, {2, 1, 1, 0}},
-        {"lookahead", 1, FR_NEWEST, FR_NEWEST, {4, 4, 4, 4}, {0}},
-        {"lookahead", 2, FR_NEWEST, FR_NEWEST, {3, 3, 3, 3}, {0}},
-        {"lookahead", 4, FR_NEWEST, FR_NEWEST, {2, 2, 2, 2}, {0}},
+        {"lookahead", 1, FR_NEWEST, FR_NEWEST, {4, 3, 2, 1}, {0}},
+        {"lookahead", 2, FR_NEWEST, FR_NEWEST, {3, 2, 2, 1}, {0}},
+        {"lookahead", 4, FR_NEWEST, FR_NEWEST, {2, 2, 2, 1}, {0}},
     };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (int k = 0; k < 4; k++) {
@@ -108,6 +108,9 @@ static void all_rows(void **unused)
                     assert_int_equal(backward_of("xpipe", &s, micro).ahead, s_b);
                     assert_int_equal(backward_of("pipemare", &s, micro).ahead,
                                      (n - 1 - k + t - 1) / t);
+                    assert_int_equal(forward_of("lookahead", &s, micro).ahead,
+                                     n > 1 ? (n - 1 - k + t - 1) / t + 1 : 0);
+                    s.bounded_steps = true;
                     assert_int_equal(forward_of("lookahead", &s, micro).ahead,
                                      n > 1 ? (n - 1 + t - 1) / t + 1 : 0);
                     assert_true(forward_of("lookahead", &s, micro).grows);
