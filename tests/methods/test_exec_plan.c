@@ -1,44 +1,24 @@
 /* test_exec_plan.c -- the execution plan: blocks of weights against the formulas of the methods'
  * papers, fused updates and sums by table, refusals, cores. */
-#include <forerun/exec_plan.h>
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "support/test.h"
+#include "methods/plans.h"
 
 enum { MOST = 8 };
 
-static fr_ctx *ctx;
-
-static int set_up(void **state)
+static const fr_schedule *make_with(const char *name, int n, int n_micro, int n_batches,
+                                    const int *replicas, bool must_reduce)
 {
-    (void)state;
-    return (ctx = fr_ctx_create()) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    fr_ctx_free(ctx);
-    return 0;
-}
-
-static const fr_schedule *make(const char *name, int n, int n_micro, int n_batches,
-                               const int *replicas, bool must_reduce)
-{
-    const fr_schedule *s;
     const fr_schedule_desc d = {.n_stages = n,
                                 .n_micro = n_micro,
                                 .n_batches = n_batches,
                                 .replicas = replicas,
                                 .must_reduce = must_reduce};
-    if (fr_schedule_create(ctx, fr_generator_find(name), &d, &s) != FR_OK)
-        fail_msg("%s", fr_ctx_error(ctx));
-    return s;
+    return make_of(name, &d);
 }
 
 static fr_exec_plan *plan_of(fr_exec_desc d)
@@ -157,7 +137,8 @@ static void blocks_as_published(void **unused)
     for (int n = 1; n <= MOST; n++)
         for (int t = 1; t <= 12; t++)
             for (int i = 0; i < 3; i++) { /* however long the segment is */
-                const fr_schedule *s = make("1f1b-async", n, t, (int[]){1, 5, 40}[i], NULL, false);
+                const fr_schedule *s =
+                    make_with("1f1b-async", n, t, (int[]){1, 5, 40}[i], NULL, false);
                 for (int k = 0; k < n; k++) assert_int_equal(fr_schedule_lead(s, k), n - 1 - k);
                 compare(s, i == 1);
                 fr_schedule_free(s);
@@ -170,7 +151,8 @@ static void blocks_of_replicas(void **unused)
     const int table[][4] = {{1, 1, 2}, {2, 1, 1}, {3, 1, 2}, {1, 3, 1}, {2, 2, 2}, {1, 1, 6}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         for (int t = 6; t <= 24; t += 6) {
-            const fr_schedule *s = make("1f1b-async", 3, t, 1 + 20 * (t % 4 == 0), table[i], false);
+            const fr_schedule *s =
+                make_with("1f1b-async", 3, t, 1 + 20 * (t % 4 == 0), table[i], false);
             compare(s, false);
             fr_schedule_free(s);
         }
@@ -183,7 +165,7 @@ static void blocks_of_nf1b(void **unused)
     for (int n = 1; n <= 6; n++)
         for (int t = 1; t <= 6; t++)
             for (int segment = 1; segment <= 31; segment += 10) {
-                const fr_schedule *s = make("nf1b", n, t, segment, NULL, false);
+                const fr_schedule *s = make_with("nf1b", n, t, segment, NULL, false);
                 fr_exec_plan *kept = plan_of(
                                  (fr_exec_desc){.schedule = s, .policy = fr_policy_find("stash")}),
                              *ahead = plan_of((fr_exec_desc){
@@ -215,7 +197,7 @@ static void files_are_counted(void **unused)
     close(file);
     for (int i = 0; i < 2; i++)
         for (int t = 1; t <= 4; t++) {
-            const fr_schedule *s = make(names[i], 4, t, 12, NULL, false), *again;
+            const fr_schedule *s = make_with(names[i], 4, t, 12, NULL, false), *again;
             const fr_schedule_desc none = {0};
             FILE *out = fopen(path, "w");
             assert_non_null(out);
@@ -245,7 +227,7 @@ static void too_many_blocks(void **unused)
 {
     (void)unused;
     fr_exec_plan *p;
-    const fr_schedule *s = make("1f1b-async", 70, 1, 1, NULL, false);
+    const fr_schedule *s = make_with("1f1b-async", 70, 1, 1, NULL, false);
     const fr_exec_desc d = {.schedule = s, .policy = fr_policy_find("stash")};
     assert_int_equal(fr_exec_plan_create(ctx, &d, &p, NULL), FR_UNSUPPORTED);
     assert_non_null(strstr(fr_ctx_error(ctx), "more than 64 blocks"));
@@ -286,8 +268,8 @@ static void decisions(void **unused)
         bool is_flush = fr_generator_find(rows[i].schedule)->is_flush;
         fr_exec_desc d = rows[i].d;
         const fr_schedule *s =
-            make(rows[i].schedule, rows[i].n_stages, rows[i].n_micro, is_flush ? 1 : 4, replicas,
-                 fr_exec_must_reduce(is_flush, false, d.clip_norm, d.want_norm));
+            make_with(rows[i].schedule, rows[i].n_stages, rows[i].n_micro, is_flush ? 1 : 4,
+                      replicas, fr_exec_must_reduce(is_flush, false, d.clip_norm, d.want_norm));
         d.schedule = s;
         fr_exec_plan *p = plan_of(d);
         assert_int_equal(p->sums_stages, rows[i].sums_stages);
@@ -310,7 +292,7 @@ static void reductions_are_needed(void **unused)
 {
     (void)unused;
     fr_exec_plan *p;
-    const fr_schedule *s = make("1f1b", 2, 2, 1, NULL, false);
+    const fr_schedule *s = make_with("1f1b", 2, 2, 1, NULL, false);
     const fr_exec_desc d = {.schedule = s, .want_norm = true};
     assert_int_equal(fr_exec_plan_create(ctx, &d, &p, NULL), FR_INVALID);
     assert_non_null(strstr(fr_ctx_error(ctx), "no reductions, but norms"));
@@ -349,8 +331,9 @@ static void refusals(void **unused)
         fr_exec_desc d = rows[i].d;
         fr_exec_plan *p;
         fr_exec_refusal why;
-        const fr_schedule *s = make(g->name, rows[i].n_stages, rows[i].n_micro, g->is_flush ? 1 : 4,
-                                    replicas, g->is_flush && d.clip_norm > 0);
+        const fr_schedule *s =
+            make_with(g->name, rows[i].n_stages, rows[i].n_micro, g->is_flush ? 1 : 4, replicas,
+                      g->is_flush && d.clip_norm > 0);
         d.schedule = s;
         fr_status status = fr_exec_plan_create(ctx, &d, &p, &why);
         if (why != rows[i].why || (status == FR_OK) != (why == FR_REFUSED_NOT))

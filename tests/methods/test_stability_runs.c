@@ -7,33 +7,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "methods/plans.h"
 #include "support/backend.h"
 
 enum { MOST = 8 };
-
-static fr_ctx *ctx;
-
-static int set_up(void **state)
-{
-    (void)state;
-    return (ctx = fr_ctx_create()) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    fr_ctx_free(ctx);
-    return 0;
-}
-
-static const fr_schedule *make(const char *name, int n_stages, int n_micro, int n_batches)
-{
-    const fr_schedule *s;
-    const fr_schedule_desc d = {.n_stages = n_stages, .n_micro = n_micro, .n_batches = n_batches};
-    if (fr_schedule_create(ctx, fr_generator_find(name), &d, &s) != FR_OK)
-        fail_msg("%s", fr_ctx_error(ctx));
-    return s;
-}
 
 /* Real stores of one weight each, led along the lists of a schedule. */
 typedef struct rig {
