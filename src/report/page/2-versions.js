@@ -94,14 +94,17 @@ const Versions = (() => {
             this.stages = stages.map((cells, stage) => ({stage, cells: cells || []}))
                               .filter((r) => r.cells.length);
             this.n_micro = 1;
+            // A resumed run has a trace from its checkpoint on.
+            this.first = Infinity;
             let n = 1;
             for (const {cells} of this.stages) {
                 for (const c of cells) {
                     this.n_micro = Math.max(this.n_micro, c.micro + 1);
+                    this.first = Math.min(this.first, c.batch);
                     n = Math.max(n, c.batch + 1);
                 }
             }
-            this.stretch = new View.Stretch(0, n, Math.min(n, 2));
+            this.stretch = new View.Stretch(this.first, n, Math.min(n - this.first, 2));
             const {node, redraw} = View.canvas(
                 {class: "grab", "aria-label": described},
                 () => this.rowHeight() * this.stages.length + 36, (g, w, h) => this.draw(g, w, h));
@@ -115,7 +118,7 @@ const Versions = (() => {
         home() {
             this.placed = true;
             const n = Math.round(this.node.clientWidth / (22 * this.n_micro));
-            this.stretch.set(0, Math.min(16, Math.max(3, n)));
+            this.stretch.set(this.first, this.first + Math.min(16, Math.max(3, n)));
         }
 
         rowHeight() {
