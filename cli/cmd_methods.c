@@ -117,27 +117,31 @@ static void print_stages(const fr_schedule *s, const fr_clock *c, const fr_polic
 
 /* Rates and momentum of the stages, where the policy makes them differ. */
 static void print_rates(const fr_schedule *s, const fr_policy *policy, const weight_versions *r,
-                        bool is_markdown)
+                        const fr_update_rule *rule, bool is_markdown)
 {
+    const bool is_mean = rule->options.beta1 > 0;
+    const double own = is_mean ? rule->options.beta1 : rule->options.momentum;
+    char title[64];
     const char *form = is_markdown ? "| %s | %s | %s |\n" : "%-5s  %-13s  %s\n";
     if (!policy->adapt) return;
+    snprintf(title, sizeof title, "%s of %.4g", is_mean ? "beta1" : "momentum", own);
     printf("\n");
-    printf(form, "stage", "learning rate", "momentum or beta1 of 0.9");
+    printf(form, "stage", "learning rate", title);
     if (is_markdown) printf("|---|---|---|\n");
     for (int k = 0; k < s->n_stages; k++) {
         const fr_policy_context *c = versions_context(r, k);
-        fr_optim_options o = {.momentum = 0.9};
+        fr_optim_options o = rule->options;
         char stage[16], rate[32], momentum[32];
         policy->adapt(c, &o);
         snprintf(stage, sizeof stage, "%d", k);
         snprintf(rate, sizeof rate, "x %.4g", policy->lr_factor ? policy->lr_factor(c, 0) : 1);
-        snprintf(momentum, sizeof momentum, "%.4g", o.momentum);
+        snprintf(momentum, sizeof momentum, "%.4g", is_mean ? o.beta1 : o.momentum);
         printf(form, stage, rate, momentum);
     }
 }
 
 static void print_card(const fr_method *m, const fr_schedule *s, const fr_clock *c,
-                       const weight_versions *r, bool is_markdown)
+                       const weight_versions *r, const fr_update_rule *rule, bool is_markdown)
 {
     double busy = 0, ideal = 0;
     for (int w = 0; w < s->n_workers; w++) {
@@ -158,10 +162,10 @@ static void print_card(const fr_method *m, const fr_schedule *s, const fr_clock 
                "more, once per segment.\n",
                ideal / s->n_batches, c->makespan - ideal);
     print_stages(s, c, fr_policy_find(m->policy), r, is_markdown);
-    print_rates(s, fr_policy_find(m->policy), r, is_markdown);
+    print_rates(s, fr_policy_find(m->policy), r, rule, is_markdown);
 }
 
-static fr_status show(fr_ctx *ctx, const fr_method *m, const wishes *o)
+static fr_status show(fr_ctx *ctx, const fr_method *m, const fr_update_rule *rule, const wishes *o)
 {
     const fr_generator *g = fr_generator_find(m->generator);
     int most = m->max_stages > 0 ? m->max_stages : 1 << 20, chunks = m->chunks > 0 ? m->chunks : 1;
@@ -176,8 +180,8 @@ static fr_status show(fr_ctx *ctx, const fr_method *m, const wishes *o)
     if (status == FR_OK) status = fr_schedule_clock(ctx, s, NULL, &c);
     if (status == FR_OK) {
         weight_versions *r;
-        status = versions_create(ctx, s, fr_policy_find(m->policy), &r);
-        if (status == FR_OK) print_card(m, s, &c, r, strcmp(o->format, "markdown") == 0);
+        status = versions_create(ctx, s, fr_policy_find(m->policy), &rule->policy_options, &r);
+        if (status == FR_OK) print_card(m, s, &c, r, rule, strcmp(o->format, "markdown") == 0);
         versions_free(r);
     }
     fr_clock_free(&c);
@@ -193,15 +197,20 @@ static int no_method(const char *name)
                       name);
 }
 
+static fr_status read_rule(fr_ctx *ctx, const wishes *o, const char *config, fr_update_rule *rule)
+{
+    const fr_run_options of_run = {
+        .size = sizeof of_run, .config = config, .n_sets = o->sets.n, .sets = o->sets.at};
+    return fr_run_update_rule(ctx, &of_run, rule);
+}
+
 static int run_stability(const wishes *o, const char *config)
 {
     const fr_method *only = o->method ? fr_method_find(o->method) : NULL;
     if (o->method && !only) return no_method(o->method);
-    const fr_run_options of_run = {
-        .size = sizeof of_run, .config = config, .n_sets = o->sets.n, .sets = o->sets.at};
     fr_ctx *ctx = cli_context(false);
     fr_update_rule rule;
-    fr_status status = fr_run_update_rule(ctx, &of_run, &rule);
+    fr_status status = read_rule(ctx, o, config, &rule);
     if (status != FR_OK) return cli_finish(ctx, status);
     int stages = rule.stages > 1 ? rule.stages : 4;
     return stability_print(ctx, &rule, o->stages > 0 ? (int)o->stages : stages,
@@ -237,8 +246,9 @@ static int run(const cli_verb *verb, int argc, char **argv)
         o.micro > 100000)
         return cli_refuse("forerun methods: expected 1 to 1000 stages, 1 to 100000 micro-batches");
     if (o.stability) return run_stability(&o, name);
-    if (o.method || o.sets.n > 0)
-        return cli_refuse("forerun methods: --method and --set go with --stability");
+    if (o.method || (o.sets.n > 0 && !name))
+        return cli_refuse("forerun methods: --method goes with --stability, --set with it or with "
+                          "the name of a method");
     if (name && o.want_json)
         return cli_refuse("forerun methods: --json is for the lists: leave '%s' out", name);
     if (o.want_json) return json_print(pack_lists());
@@ -251,7 +261,10 @@ static int run(const cli_verb *verb, int argc, char **argv)
     if (o.stages < 0) o.stages = 4;
     if (o.micro < 0) o.micro = 8;
     fr_ctx *ctx = cli_context(false);
-    return cli_finish(ctx, show(ctx, m, &o));
+    fr_update_rule rule;
+    fr_status status = read_rule(ctx, &o, NULL, &rule);
+    if (o.sets.n == 0) rule.options.momentum = 0.9; /* a usual one */
+    return cli_finish(ctx, status == FR_OK ? show(ctx, m, &rule, &o) : status);
 }
 
 const cli_verb cli_methods = {
@@ -263,7 +276,7 @@ const cli_verb cli_methods = {
         "With the name of a method: what each of its workers holds (copies of the weights,\n"
         "activations of micro-batches in flight) and the weights that its passes read, in the\n"
         "worst case: updates missing compared with a single worker, and updates predicted. F,\n"
-        "I and W take 1, B takes 2.\n"
+        "I and W take 1, B takes 2. Distances may depend on --set train.optimizer.name=adamw.\n"
         "--stability: the largest learning rate x curvature at which the pipeline is stable in\n"
         "a linear model, of the asynchronous methods beside a single worker, for the optimizer\n"
         "of the config or of --set: in a direction that all stages share, and within the stage\n"

@@ -55,7 +55,7 @@ static char *as_svg(const fr_schedule *s, const fr_clock *c, const wishes *o)
     if (!o->policy || s->n_batches == 1) return fr_schedule_to_svg(s, c, NULL);
     weight_versions *r;
     fr_ctx *own = cli_context(true);
-    fr_status status = versions_create(own, s, o->policy, &r);
+    fr_status status = versions_create(own, s, o->policy, NULL, &r);
     fr_ctx_free(own);
     if (status != FR_OK) return status == FR_NO_MEMORY ? NULL : fr_schedule_to_svg(s, c, NULL);
     fr_notes notes = {.text = versions_text, .user = r, .legend = versions_legend(r)};

@@ -51,7 +51,7 @@ static fr_weight_read *at(const weight_versions *r, fr_weight_read *table, int s
 }
 
 fr_status versions_create(fr_ctx *ctx, const fr_schedule *s, const fr_policy *policy,
-                          weight_versions **out)
+                          const fr_policy_options *options, weight_versions **out)
 {
     weight_versions *r = *out = calloc(1, sizeof *r);
     if (!r) return fr_fail(ctx, FR_NO_MEMORY, "out of memory for the passes of %s", s->name);
@@ -59,7 +59,8 @@ fr_status versions_create(fr_ctx *ctx, const fr_schedule *s, const fr_policy *po
     size_t n = (size_t)s->n_stages * (size_t)r->n_micro;
     r->forwards = calloc(n, sizeof *r->forwards);
     r->backwards = calloc(n, sizeof *r->backwards);
-    const fr_exec_desc d = {.schedule = s, .policy = policy};
+    fr_exec_desc d = {.schedule = s, .policy = policy};
+    if (options) d.policy_options = *options;
     fr_status status = FR_OK;
     if (!r->forwards || !r->backwards)
         status = fr_fail(ctx, FR_NO_MEMORY, "out of memory for the passes of %s", s->name);

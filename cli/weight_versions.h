@@ -8,9 +8,9 @@
 typedef struct weight_versions weight_versions;
 
 /* Fails if the policy cannot be used with the schedule. The caller owns both and keeps them until
- * versions_free. */
+ * versions_free. options may be NULL. */
 fr_status versions_create(fr_ctx *ctx, const fr_schedule *s, const fr_policy *policy,
-                          weight_versions **out);
+                          const fr_policy_options *options, weight_versions **out);
 void versions_free(weight_versions *r);
 /* Instruction i of worker w, a forward or a backward: updates contained in the weights that it
  * reads, and updates predicted on top (pipemare's backward: walked back). */

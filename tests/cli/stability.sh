@@ -48,8 +48,14 @@ run 2 methods --stability --set train.optimizer.nosuch=1
 says "train.optimizer.nosuch"
 run 2 methods --stability nosuch.yaml
 says nosuch.yaml
-run 2 methods spectrain --set train.optimizer.lr=1
+run 2 methods --set train.optimizer.lr=1
 says "--stability"
+run 0 methods forerun --micro 1
+same "$(grep -o '[0-9] predicted' out | paste -sd,)" "4 predicted,3 predicted,2 predicted,1 predicted" "forerun with sgd"
+run 0 methods forerun --micro 1 --set 'train.optimizer={name: adamw, beta1: 0.8}'
+same "$(grep -o '[0-9] predicted' out | paste -sd,)" "4 predicted,4 predicted,4 predicted,4 predicted" "forerun with adamw"
+same "$(tail -4 out | awk '{ print $NF }' | paste -sd,)" "0.95,0.9333,0.9,0.8" "its beta1"
+run 2 methods forerun --set train.optimizer.name=nosuch
 run 2 methods --stability --stages 1000
 says "too many"
 
