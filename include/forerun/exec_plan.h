@@ -27,6 +27,7 @@ typedef struct fr_exec_desc {
      * sum of their gradients. */
     const char *lone_sync;
     double clip_norm;
+    bool clip_late;                        /* as in fr_engine_desc */
     bool want_norm, keep_grads, exact_sum; /* as in fr_engine_desc */
 } fr_exec_desc;
 
@@ -36,6 +37,9 @@ typedef struct fr_exec_plan {
     bool has_replicas;  /* some stage has several */
     bool sums_replicas; /* replicas step with the sum of their gradients */
     bool needs_norm;    /* of the gradient: to clip by it, or to report it */
+    /* Without a flush, clip_late: a step of update u knows the norms of all stages of update u -
+     * norm_lag; 0: the stage's own norm alone. */
+    int norm_lag;
     /* Flush: no stage steps before norms and tied gradients of all stages have been combined. */
     bool sums_stages;
     /* [stage] */

@@ -26,6 +26,7 @@ static const char *backend_name(int i)
 }
 
 FR_WORDS(memory_name, "refuse", "warn")
+FR_WORDS(clip_name, "stage", "late")
 FR_WORDS(kind_name, "measured", "emulated", "simulated", "published")
 
 #define TO(member) FR_AT(fr__settings, member)
@@ -49,6 +50,10 @@ static const fr_key keys[] = {
     FR_REAL("train.clip_norm", "0", 0, FLT_MAX,
             "largest norm of the gradient, of a stage with asynchronous methods; 0: no clipping",
             TO(clip_norm)),
+    FR_TEXT("train.clip", "stage",
+            "asynchronous methods clip by the norm of the stage alone, or (late) also by that of "
+            "the whole model, known some updates later",
+            TO(clip), .choice = clip_name, .refusal = "'%s' is neither 'stage' nor 'late'"),
     FR_BOOL("train.exact_sum", "false",
             "gradients of micro-batches added along a fixed tree: the same bits for any power of "
             "two of replicas",

@@ -73,6 +73,7 @@ static fr_status make_plan(plan *b)
                             .stages = p->stages,
                             .lone_sync = sync && sync->steps_alone ? sync->name : NULL,
                             .clip_norm = t->clip_norm,
+                            .clip_late = t->clip_late,
                             .want_norm = t->grad_norm,
                             .exact_sum = t->exact_sum};
     fr_exec_refusal why;

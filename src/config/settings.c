@@ -76,6 +76,7 @@ static fr_status read_train(fr_conf *c, fr__settings *s)
     int64_t least = s->micro = fr__settings_least_micro(s);
     s->is_micro_chosen = least > 1 && !fr_conf_has(c, "micro");
     FR_TRY(fr__keys_read(c, fr__settings_keys(), "train.", NULL, s));
+    s->clip_late = strcmp(s->clip, "late") == 0;
     FR_TRY(check_micro(c, s, least));
     if (s->epochs == 0 && s->steps == 0)
         return fr_conf_fail(c, "epochs", "epochs and steps are both 0: set one of them");

@@ -20,6 +20,8 @@ typedef struct fr__settings {
     fr_optim_options optim;
     fr_lr_options lr; /* lr.total is set when the number of updates is known */
     double clip_norm; /* 0: none */
+    const char *clip;
+    bool clip_late;
     bool exact_sum;
     bool is_micro_chosen; /* micro was not given; it was derived from the replicas */
     /* parallel */

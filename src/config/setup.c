@@ -344,6 +344,7 @@ fr_engine_desc fr__setup_train_desc(const fr__setup *s, bool keep_grads, bool wa
     d.micro_batch = (int)(t->batch / t->micro);
     d.n_micro = (int)t->micro;
     d.clip_norm = t->clip_norm;
+    d.clip_late = t->clip_late;
     d.want_norm = t->grad_norm;
     d.keep_grads = keep_grads;
     d.fault = &t->fault;

@@ -131,6 +131,7 @@ static fr_status make_plan(fr_engine *e)
                                .stages = e->stages,
                                .lone_sync = sync && sync->steps_alone ? sync->name : NULL,
                                .clip_norm = d->clip_norm,
+                               .clip_late = d->clip_late,
                                .want_norm = d->want_norm,
                                .keep_grads = d->keep_grads,
                                .exact_sum = d->exact_sum};

@@ -54,6 +54,7 @@ struct fr_engine {
     bool must_sum;     /* gradients or their norm are combined before a step */
     int sync_slack;    /* mini-batches by which one replica may be ahead of another */
     fr_board *norm_board, *tie_board;
+    fr_board **late_boards;   /* [plan->norm_lag], in turn */
     fr__timer clock, watch;   /* of emulation and of finished mini-batches; of stalls */
     fr__emulation *emulation; /* NULL: none */
     size_t *tie_room;         /* bytes of board per worker */
@@ -155,6 +156,8 @@ fr_status fr__update_reduce(fr__part *p, int64_t batch, bool is_dead);
 fr_status fr__update_step(fr__part *p, int64_t batch, fr_event *event);
 /* Instead of a step beyond the limit: other replicas may be waiting for its post. */
 fr_status fr__update_skip(fr__part *p, int64_t batch);
+/* After the last step of a call. */
+fr_status fr__update_close(fr__worker *w);
 
 /* ties.c: groups that span stages, bytes of the board, the board. */
 fr_status fr__ties_find(fr_engine *e);

@@ -6,6 +6,9 @@
  * its norm, tied parameters, or gradients kept for the caller. It is not done if other workers wait
  * for the end of that backward. In these cases one sweep follows.
  *
+ * Without a flush a stage clips by the norm of its own gradient. If asked, it also posts this norm
+ * and clips by that of the whole model, which it knows norm_lag updates later.
+ *
  * Replicas of a stage first add up their gradients (exec/grad_reduction.c): REDUCE posts the
  * buckets that the last backward has not posted; STEP takes the sums bucket by bucket and applies
  * each as it arrives.
@@ -34,16 +37,28 @@ fr_status fr__update_plan(fr_engine *e)
 
 /* Boards have a part for every replica, because only owners of a part may read. They read the part
  * of replica 0, or their own; all are equal. */
-static fr_status add_norm_board(fr_engine *e)
+static fr_status add_norm_board(fr_engine *e, fr_board **out)
 {
     size_t *bytes = FR_ARENA_ARRAY(&e->arena, size_t, e->n_parts);
     int *owner = FR_ARENA_ARRAY(&e->arena, int, e->n_parts);
     if (!bytes || !owner) return fr__no_memory(e->ctx, (size_t)e->n_parts, "an engine");
     for (int i = 0; i < e->n_parts; i++) {
-        bytes[i] = (size_t)e->n_own[e->parts[i].stage] * sizeof(double);
+        int n = e->must_sum ? e->n_own[e->parts[i].stage] : 1;
+        bytes[i] = (size_t)n * sizeof(double);
         owner[i] = e->parts[i].worker->index;
     }
-    return e->transport->add_board(e->group, e->n_parts, bytes, owner, &e->norm_board);
+    return e->transport->add_board(e->group, e->n_parts, bytes, owner, out);
+}
+
+/* A board holds one mini-batch until its owners post for the next one: with norm_lag boards in turn
+ * nobody posts before the norm of norm_lag updates ago is there, which the step needs anyway. */
+static fr_status add_late_boards(fr_engine *e)
+{
+    int n = e->plan->norm_lag;
+    e->late_boards = FR_ARENA_ARRAY(&e->arena, fr_board *, n);
+    if (!e->late_boards) return fr__no_memory(e->ctx, (size_t)n, "an engine");
+    for (int i = 0; i < n; i++) FR_TRY(add_norm_board(e, &e->late_boards[i]));
+    return FR_OK;
 }
 
 static fr_status make_param_sums(fr_engine *e)
@@ -60,8 +75,9 @@ static fr_status make_param_sums(fr_engine *e)
 fr_status fr__update_open(fr_engine *e)
 {
     FR_TRY(make_param_sums(e));
+    if (e->plan && e->plan->norm_lag > 0) FR_TRY(add_late_boards(e));
     if (!e->must_sum) return FR_OK;
-    if (needs_norm(e)) FR_TRY(add_norm_board(e));
+    if (needs_norm(e)) FR_TRY(add_norm_board(e, &e->norm_board));
     return e->n_tied > 0 ? fr__ties_open(e) : FR_OK;
 }
 
@@ -145,6 +161,37 @@ static double own_squares(fr__part *p)
     return sum * scale * scale;
 }
 
+/* The larger of the stage's own norm and that of the whole model norm_lag updates ago, which does
+ * not exist in the first updates of a call. Squares. */
+static fr_status exchange_norm(fr__part *p, int64_t batch, double *norm_sq)
+{
+    fr_engine *e = p->engine;
+    int lag = e->plan->norm_lag;
+    fr_board *board = e->late_boards[(batch - e->first) % lag];
+    int64_t round = (batch - e->first) / lag;
+    double own_sq = *norm_sq, whole_sq = 0;
+    if (round > 0) {
+        FR_TRY(fr__board_wait(p->worker, board, round - 1));
+        for (int k = 0; k < e->n_stages; k++)
+            whole_sq += *(double *)e->transport->board_part(board, round - 1, e->first_part[k]);
+        *norm_sq = fmax(own_sq, whole_sq);
+    }
+    *(double *)e->transport->board_part(board, round, p->index) = own_sq;
+    e->transport->board_post(board, round, p->index);
+    p->worker->n_late++;
+    return FR_OK;
+}
+
+/* The norms that no step has waited for: the transport is reset when all messages have arrived. */
+fr_status fr__update_close(fr__worker *w)
+{
+    fr_engine *e = w->engine;
+    int64_t n = w->n_late, lag = n > 0 ? e->plan->norm_lag : 0;
+    for (int64_t i = n > lag ? n - lag : 0; i < n; i++)
+        FR_TRY(fr__board_wait(w, e->late_boards[i % lag], i / lag));
+    return FR_OK;
+}
+
 /* --- the step ------------------------------------------------------------------------------- */
 
 /* share: the part of the update that was not emulated yet. */
@@ -193,6 +240,7 @@ fr_status fr__update_step(fr__part *p, int64_t batch, fr_event *event)
         if (!is_alive) fr__lower_limit(e, batch);
         fr__exec_sum_own_ties(p->exec);
         if (needs_norm(e)) norm_sq = whole_sq = own_squares(p);
+        if (e->plan->norm_lag > 0) FR_TRY(exchange_norm(p, batch, &whole_sq));
     }
     if (is_beyond_limit(e, batch)) return FR_OK;
     bool is_whole = e->must_sum || e->n_stages == 1;
@@ -207,6 +255,8 @@ fr_status fr__update_step(fr__part *p, int64_t batch, fr_event *event)
 fr_status fr__update_skip(fr__part *p, int64_t batch)
 {
     bool is_alive;
+    double none = 0;
     if (p->engine->must_sum) return take_sums(p->worker, batch, true);
-    return fr__exec_take(p->exec, batch, FR__TAKE_DROP, &is_alive);
+    FR_TRY(fr__exec_take(p->exec, batch, FR__TAKE_DROP, &is_alive));
+    return p->engine->plan->norm_lag > 0 ? exchange_norm(p, batch, &none) : FR_OK;
 }

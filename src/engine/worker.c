@@ -310,11 +310,13 @@ fr_status fr__worker_walk(fr__worker *w, void *arg)
     fr_engine *e = w->engine;
     w->opened = 0;
     w->summed = -1;
+    w->n_late = 0;
     uint64_t start = fr__worker_now(w);
     fr_ctx_clear(NULL);
     fr__emulation_enter(e->emulation);
     fr_status status = fr__replicas_begin(w);
     if (status == FR_OK) status = walk(w);
+    if (status == FR_OK) status = fr__update_close(w);
     if (e->mode == FR_MODE_TRAIN) w->times.wall_ns += fr__worker_now(w) - start;
     if (status != FR_OK) fr__give_up(e, w->index);
     return status;

@@ -55,6 +55,7 @@ struct fr__worker {
     int64_t opened; /* mini-batches of this call it has begun */
     int64_t summed; /* mini-batch whose gradients were last summed over all stages */
     double norm_sq; /* of that sum */
+    int64_t n_late; /* mini-batches of this call whose norm it has posted for later ones */
     fr_traffic traffic;
     fr_worker_times times;
     uint64_t wait_ns; /* in the current instruction */

@@ -85,10 +85,33 @@ bool fr_exec_takes_policy(const fr_generator *g, const fr_schedule_desc *d, cons
     return true;
 }
 
+static bool exchanges_norms(const fr_exec_desc *d)
+{
+    return d->clip_late && d->clip_norm > 0 && !d->schedule->is_flush && d->schedule->n_stages > 1;
+}
+
+/* The step of update u waits for the norms of update u - D, D the largest delay. This never blocks
+ * for good: let b be the earliest update that some stage has not stepped. Another stage that waits
+ * at its update c does so for c - D >= b, and has computed all forwards of mini-batches up to c,
+ * for those behind the step of c are of later ones. The stage at b needs forwards of mini-batches
+ * up to b + D <= c only. With several stages on a worker one of them could wait for another. */
+static fr_status check_late(fr_ctx *ctx, const fr_schedule *s)
+{
+    for (int k = 0; k < s->n_stages; k++)
+        for (int j = 0; j < k; j++)
+            if (s->worker_of[j] == s->worker_of[k])
+                return fr_fail(ctx, FR_UNSUPPORTED,
+                               "clip 'late' exchanges norms between workers with one stage each, "
+                               "and worker %d has stages %d and %d; use train.clip: stage",
+                               s->worker_of[k], j, k);
+    return FR_OK;
+}
+
 /* Without a flush stages do not wait for each other. */
 static fr_status check_async(fr_ctx *ctx, const fr_exec_desc *d, int far_tie)
 {
     const char *name = d->name ? d->name : d->schedule->name;
+    if (exchanges_norms(d)) FR_TRY(check_late(ctx, d->schedule));
     if (far_tie < 0) return FR_OK;
     const fr_param *a = fr_graph_param(d->graph, far_tie);
     return fr_fail(ctx, FR_UNSUPPORTED,
@@ -165,6 +188,7 @@ static void decide(const fr_exec_desc *d, bool has_far_ties, fr_exec_plan *p)
     bool has_one_gradient;
     p->sums_replicas = p->has_replicas && !d->lone_sync;
     p->needs_norm = d->clip_norm > 0 || d->want_norm;
+    p->norm_lag = exchanges_norms(d) ? p->context[0].max_delay : 0;
     has_one_gradient = !p->has_replicas || p->sums_replicas;
     p->sums_stages =
         s->n_stages > 1 && s->is_flush && has_one_gradient && (has_far_ties || p->needs_norm);

@@ -131,6 +131,23 @@ void fr__log_late_forecast(const fr__setup *s, const fr__time_forecast *f, int64
            time_text(seconds * (double)n_left, left, sizeof left), (long long)n_left);
 }
 
+/* Stages that do not wait for each other do not know the norm of the whole gradient. */
+static void log_clipping(const fr__setup *s)
+{
+    double norm = s->settings.clip_norm;
+    int lag = s->pipeline.plan->norm_lag;
+    if (lag > 0)
+        fr_log(s->ctx, FR_LOG_INFO,
+               "clip_norm %g: by the norm of the whole model %d update%s before, or that of the "
+               "stage if it is larger",
+               norm, lag, lag == 1 ? "" : "s");
+    else
+        fr_log(s->ctx, FR_LOG_INFO,
+               "clip_norm %g: each stage by the norm of its own gradient (the stages do not wait "
+               "for each other)",
+               norm);
+}
+
 void fr__log_start(const fr__setup *s, const fr_engine *e, const fr__time_forecast *f,
                    const fr__footprint *footprint)
 {
@@ -141,10 +158,7 @@ void fr__log_start(const fr__setup *s, const fr_engine *e, const fr__time_foreca
            (long long)s->settings.batch);
     if (fr_engine_n_workers(e) > 1 || s->pipeline.n_stages > 1) log_layout(s, e);
     if (s->settings.clip_norm > 0 && s->pipeline.n_stages > 1 && !s->pipeline.schedule->is_flush)
-        fr_log(s->ctx, FR_LOG_INFO,
-               "clip_norm %g: each stage by the norm of its own gradient (the stages do not wait "
-               "for each other)",
-               s->settings.clip_norm);
+        log_clipping(s);
     log_stability(s);
     log_forecast(s, f);
     if (s->settings.is_micro_chosen)

@@ -43,7 +43,7 @@ typedef struct rig_options {
     int chunks, n_micro, n_batches;
     double lr, weight_decay, clip_norm, stall_s;
     uint64_t seed; /* 0: 7 */
-    bool want_norm, keep_grads, want_ledger, exact, want_logits, evaluates_only;
+    bool clip_late, want_norm, keep_grads, want_ledger, exact, want_logits, evaluates_only;
     bool exact_sum, want_snapshots;
     fr_sync_options sync;
     int n_threads, n_events, n_samples;
@@ -142,6 +142,7 @@ static inline fr_status rig_prepare(rig *p, int which, const rig_options *o)
         .n_micro = o->n_micro ? o->n_micro : 1,
         .optimizer = opt,
         .clip_norm = o->clip_norm,
+        .clip_late = o->clip_late,
         .want_norm = o->want_norm,
         .seed = o->seed ? o->seed : 7,
         .keep_grads = o->keep_grads,

@@ -6,7 +6,8 @@
  *     beta1_k = 1 - (1 - beta1) / (1 + d_k), lr_k = lr / sqrt(1 + d_k)
  *     forward of the i-th mini-batch since the pipeline was empty: min(i, D) + 1 updates ahead
  *     with adamw, min(i, d_k) + 1 with sgd
- *     each stage clips by the norm of its own gradient */
+ *     each stage clips by the norm of its own gradient, or, if it is larger, by that of the whole
+ *     model D updates ago, which the first D updates after the pipeline was empty do not know */
 #include "engine/rig.h"
 
 enum { LAYERS = 8, WIDTH = 6, ROW = WIDTH + 1, STEPS = 40, DRAIN = 17 };
@@ -19,8 +20,9 @@ typedef struct weights {
 typedef struct model {
     int n, t;
     fr_optim_options o;
-    bool is_adam;
+    bool is_adam, is_late;
     double clip;
+    double own_sq[LAYERS], whole_sq[STEPS];                   /* [stage], [update] */
     weights w[STEPS + 1], mean[STEPS + 1], square[STEPS + 1]; /* [version] */
     weights grad;
 } model;
@@ -84,13 +86,22 @@ static void pass_sample(model *m, int batch, int first, int micro, const float *
     }
 }
 
-static double scale_of(const model *m, int k)
+static void find_norms(model *m, int batch)
 {
-    double sum = 0;
+    memset(m->own_sq, 0, sizeof m->own_sq);
     for (int l = 0; l < LAYERS; l++)
-        for (int o = 0; o < WIDTH && stage_of(m, l) == k; o++)
-            for (int i = 0; i < ROW; i++) sum += m->grad.at[l][o][i] * m->grad.at[l][o][i];
-    return m->clip > 0 ? fmin(1, m->clip / (sqrt(sum) + 1e-6)) : 1;
+        for (int o = 0; o < WIDTH; o++)
+            for (int i = 0; i < ROW; i++)
+                m->own_sq[stage_of(m, l)] += m->grad.at[l][o][i] * m->grad.at[l][o][i];
+    for (int k = 0; k < m->n; k++) m->whole_sq[batch] += m->own_sq[k];
+}
+
+static double scale_of(const model *m, int k, int batch, int first)
+{
+    double sq = m->own_sq[k];
+    int known = batch - delay(m, 0);
+    if (m->is_late && known >= first) sq = fmax(sq, m->whole_sq[known]);
+    return m->clip > 0 ? fmin(1, m->clip / (sqrt(sq) + 1e-6)) : 1;
 }
 
 static void step_value(const model *m, int k, double g, int version, const double *from, double *to,
@@ -123,10 +134,11 @@ static void train(model *m, const bench *b)
         for (int s = 0; s < BATCH; s++)
             pass_sample(m, batch, first, s / (BATCH / m->t), &data->input.f32[s * WIDTH],
                         data->target[s], data->n_targets);
+        find_norms(m, batch);
         m->mean[batch + 1] = m->mean[batch], m->square[batch + 1] = m->square[batch];
         for (int l = 0; l < LAYERS; l++) {
             int k = stage_of(m, l);
-            double scale = scale_of(m, k);
+            double scale = scale_of(m, k, batch, first);
             for (int o = 0; o < WIDTH; o++)
                 for (int i = 0; i < ROW; i++)
                     step_value(m, k, scale * m->grad.at[l][o][i], batch, &m->w[batch].at[l][o][i],
@@ -175,11 +187,14 @@ static double distance(const weights *a, const weights *b)
 static const struct setting {
     const char *optimizer;
     double lr, momentum, dampening, clip;
-    bool nesterov;
-} settings[] = {
-    {"sgd", 0.02, 0.9, 0, 0, false},  {"sgd", 0.2, 0.9, 0.9, 0, false}, /* the other convention */
-    {"sgd", 0.02, 0.9, 0, 0, true},   {"sgd", 0.1, 0.9, 0, 0.02, false},
-    {"adamw", 0.005, 0, 0, 0, false}, {"adamw", 0.005, 0, 0, 0.01, false}};
+    bool nesterov, late;
+} settings[] = {{"sgd", 0.02, 0.9, 0, 0, false, false},
+                {"sgd", 0.2, 0.9, 0.9, 0, false, false}, /* the other convention */
+                {"sgd", 0.02, 0.9, 0, 0, true, false},
+                {"sgd", 0.1, 0.9, 0, 0.02, false, false},
+                {"sgd", 0.2, 0.9, 0, 0.04, false, true},
+                {"adamw", 0.005, 0, 0, 0, false, false},
+                {"adamw", 0.005, 0, 0, 0.01, false, false}};
 
 static void compare(const struct setting *s, int n, int t)
 {
@@ -204,10 +219,11 @@ static void compare(const struct setting *s, int n, int t)
                      .lr = s->lr};
     if (rig_prepare(&r, DEEP, &o) != FR_OK) fail_msg("%s", rig_about(&r, &o));
     r.desc.options.momentum = s->momentum, r.desc.options.dampening = s->dampening;
-    r.desc.options.nesterov = s->nesterov;
+    r.desc.options.nesterov = s->nesterov, r.desc.clip_late = s->late;
     assert_ok(r.b.ctx, fr_engine_create(r.b.ctx, &r.desc, &r.engine));
     memset(&m, 0, sizeof m);
     m.n = n, m.t = t, m.o = r.desc.options, m.clip = s->clip;
+    m.is_late = s->late && n > 1;
     m.is_adam = strcmp(s->optimizer, "adamw") == 0;
     read_weights(&r, &m.w[0]);
     train(&m, &r.b);
@@ -216,9 +232,11 @@ static void compare(const struct setting *s, int n, int t)
     read_weights(&r, &got);
     double moved = distance(&m.w[0], &m.w[STEPS]), off = distance(&got, &m.w[STEPS]);
     if (!(moved > 0.05 && off < 1e-4))
-        fail_msg("%s momentum %g, dampening %g, nesterov %d, clip %g: %g away from the reference, "
+        fail_msg("%s momentum %g, dampening %g, nesterov %d, clip %g, late %d: %g away from the "
+                 "reference, "
                  "which moved by %g",
-                 rig_about(&r, &o), s->momentum, s->dampening, s->nesterov, s->clip, off, moved);
+                 rig_about(&r, &o), s->momentum, s->dampening, s->nesterov, s->clip, s->late, off,
+                 moved);
     rig_close(&r);
 }
 

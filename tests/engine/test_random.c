@@ -92,7 +92,7 @@ static void pick_schedule(plan *p)
         o->policy = strcmp(o->generator, "nf1b") == 0 ? "live" : PICK(p, policies);
         if (strcmp(o->policy, "double-buffer") == 0 && o->n_micro < o->n_stages) o->n_micro = BATCH;
     }
-    if (pick(p, 3) == 0) o->clip_norm = 0.1;
+    if (pick(p, 3) == 0) o->clip_norm = 0.1, o->clip_late = pick(p, 2);
     o->want_norm = pick(p, 3) == 0;
     pick_cuts(p);
 }

@@ -186,26 +186,32 @@ static void blocks_of_nf1b(void **unused)
             }
 }
 
+/* A schedule from a text. */
+static const fr_schedule *read_text(const char *text, int n_micro)
+{
+    const fr_schedule *s;
+    const fr_schedule_desc none = {0};
+    char path[] = "/tmp/forerun-plan-XXXXXX";
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    assert_int_equal(write(file, text, strlen(text)), strlen(text));
+    close(file);
+    if (fr_schedule_read(ctx, path, n_micro, &none, &s) != FR_OK) fail_msg("%s", fr_ctx_error(ctx));
+    unlink(path);
+    return s;
+}
+
 /* A file says nothing about its generator: the lead is measured, all blocks are counted. */
 static void files_are_counted(void **unused)
 {
     (void)unused;
     const char *names[] = {"1f1b-async", "nf1b"};
-    char path[] = "/tmp/forerun-plan-XXXXXX", *text;
-    int file = mkstemp(path);
-    assert_true(file >= 0);
-    close(file);
     for (int i = 0; i < 2; i++)
         for (int t = 1; t <= 4; t++) {
-            const fr_schedule *s = make_with(names[i], 4, t, 12, NULL, false), *again;
-            const fr_schedule_desc none = {0};
-            FILE *out = fopen(path, "w");
-            assert_non_null(out);
-            fputs(text = fr_schedule_to_text(s), out);
-            fclose(out);
+            const fr_schedule *s = make_with(names[i], 4, t, 12, NULL, false);
+            char *text = fr_schedule_to_text(s);
+            const fr_schedule *again = read_text(text, t);
             fr_text_free(text);
-            if (fr_schedule_read(ctx, path, t, &none, &again) != FR_OK)
-                fail_msg("%s", fr_ctx_error(ctx));
             for (const fr_policy *const *policy = fr_policy_list(); *policy; policy++) {
                 if (strcmp((*policy)->name, "double-buffer") == 0) continue;
                 fr_exec_plan *p = plan_of((fr_exec_desc){.schedule = s, .policy = *policy});
@@ -220,7 +226,6 @@ static void files_are_counted(void **unused)
             fr_schedule_free(s);
             fr_schedule_free(again);
         }
-    unlink(path);
 }
 
 static void too_many_blocks(void **unused)
@@ -286,6 +291,34 @@ static void decisions(void **unused)
         fr_exec_plan_free(p);
         fr_schedule_free(s);
     }
+}
+
+/* Norms that all stages know: as late as the stage whose gradients are the latest. */
+static void late_norms(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *schedule;
+        int n_stages, n_micro, lag;
+    } rows[] = {{"1f1b-async", 4, 1, 3}, {"1f1b-async", 4, 2, 2}, {"1f1b-async", 4, 4, 1},
+                {"nf1b", 3, 2, 2},       {"1f1b-async", 1, 1, 0}, {"1f1b", 4, 1, 0}};
+    fr_exec_plan *p;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool is_flush = fr_generator_find(rows[i].schedule)->is_flush;
+        const fr_schedule *s = make_with(rows[i].schedule, rows[i].n_stages, rows[i].n_micro,
+                                         is_flush ? 1 : 9, NULL, is_flush);
+        p = plan_of((fr_exec_desc){.schedule = s, .clip_norm = 1, .clip_late = true});
+        assert_int_equal(p->norm_lag, rows[i].lag);
+        fr_exec_plan_free(p);
+        fr_schedule_free(s);
+    }
+    const fr_schedule *s = read_text("0F0,1F0,1B0,0B0,0F1,1F1,1B1,0B1\n", 1);
+    const fr_exec_desc d = {.schedule = s, .clip_norm = 1, .clip_late = true};
+    assert_false(s->is_flush);
+    assert_int_equal(fr_exec_plan_create(ctx, &d, &p, NULL), FR_UNSUPPORTED);
+    assert_non_null(strstr(fr_ctx_error(ctx), "worker 0 has stages 0 and 1"));
+    fr_ctx_clear(ctx);
+    fr_schedule_free(s);
 }
 
 static void reductions_are_needed(void **unused)
@@ -380,6 +413,7 @@ int main(void)
         cmocka_unit_test(files_are_counted),
         cmocka_unit_test(too_many_blocks),
         cmocka_unit_test(decisions),
+        cmocka_unit_test(late_norms),
         cmocka_unit_test(reductions_are_needed),
         cmocka_unit_test(refusals),
         cmocka_unit_test(cores),
