@@ -20,7 +20,7 @@ typedef struct fr_exec_desc {
     const char *name;            /* of the schedule in messages; NULL: its own */
     const fr_policy *policy;     /* NULL: live */
     fr_policy_options policy_options;
-    /* To find tied parameters; NULL: there are none. stages: [stage] */
+    /* To find tied parameters and batch norms; NULL: there are none. stages: [stage] */
     const fr_graph *graph;
     const fr_stage *stages;
     /* Replicas step each for itself and agree by the rule of this name; NULL: they step with the

@@ -128,6 +128,11 @@ FR_API int64_t fr_graph_cut_bytes(const fr_graph *g, int cut);
 FR_API int fr_graph_last_reader(const fr_graph *g, int node);
 FR_API int fr_graph_sole_reader(const fr_graph *g, int node);
 
+/* True if the only reader of every layer with weights is a batch norm, the last layer excepted: the
+ * scale of such weights makes no difference. Layers: nodes with parameters of two or more
+ * dimensions. */
+FR_API bool fr_graph_is_batch_normed(const fr_graph *g);
+
 /* Does stage_of[node] (any labelling) make every stage convex, i.e. is the graph of stages acyclic?
  * INPUT nodes do not count. False before fr_graph_finish. */
 FR_API bool fr_graph_is_convex(const fr_graph *g, const int *stage_of);

@@ -19,19 +19,20 @@ extern "C" {
 typedef struct fr_policy_options {
     bool exact;         /* as in fr_policy_context */
     int64_t lr_warmup;  /* likewise */
-    bool bounded_steps; /* likewise */
+    bool bounded_steps; /* the optimizer bounds_steps */
 } fr_policy_options;
 
 /* Context of a policy: one stage of a schedule. The execution plan makes it (exec_plan.h). */
 typedef struct fr_policy_context {
     int stage, n_stages;
-    int lead;           /* micro-batches in flight as a mini-batch begins (fr_schedule_lead) */
-    int n_micro;        /* micro-batches of an update, on this worker */
-    int max_delay;      /* ceil(lead / n_micro) of the stage where it is largest, in updates */
-    bool exact;         /* xpipe: exact counts instead of the paper's rounding */
-    int64_t lr_warmup;  /* pipemare: updates until the full rate (K) */
-    bool bounded_steps; /* lookahead: the optimizer bounds_steps */
-    int n_slots;        /* micro-batches the stage holds at most */
+    int lead;          /* micro-batches in flight as a mini-batch begins (fr_schedule_lead) */
+    int n_micro;       /* micro-batches of an update, on this worker */
+    int max_delay;     /* ceil(lead / n_micro) of the stage where it is largest, in updates */
+    bool exact;        /* xpipe: exact counts instead of the paper's rounding */
+    int64_t lr_warmup; /* pipemare: updates until the full rate (K) */
+    bool is_robust;    /* lookahead: weights far ahead do no harm, because the optimizer bounds
+                          its steps or a batch norm follows every layer */
+    int n_slots;       /* micro-batches the stage holds at most */
 } fr_policy_context;
 
 typedef enum fr_base {

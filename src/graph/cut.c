@@ -164,6 +164,20 @@ int fr_graph_sole_reader(const fr_graph *g, int node)
     return g->is_finished && g->n_uses[node] == 1 ? g->last_use[node] : -1;
 }
 
+bool fr_graph_is_batch_normed(const fr_graph *g)
+{
+    bool is_normed = true, was_normed = false; /* all layers up to this one; up to the one before */
+    int last = -1;
+    for (int i = 0; i < fr_graph_n_params(g); i++) {
+        const fr_param *p = fr_graph_param(g, i);
+        if (p->is_buffer || p->shape.n_dims < 2 || p->node == last) continue;
+        int reader = fr_graph_sole_reader(g, last = p->node);
+        was_normed = is_normed;
+        is_normed = is_normed && reader >= 0 && fr_graph_node(g, reader)->op == FR_OP_BATCH_NORM;
+    }
+    return was_normed && fr_graph_find_op(g, FR_OP_BATCH_NORM) >= 0;
+}
+
 /* Stages numbered 0 .. n_stages-1 in label[], members grouped by stage. */
 struct quotient {
     int n_nodes, n_stages;

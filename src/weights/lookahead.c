@@ -3,8 +3,8 @@
  *
  *     d_k = ceil(w / T), D = the largest d_k       delay in updates, w the lead
  *     forward reads the weights predicted s_k updates ahead, backward the newest
- *     s_k = D + 1 on every stage                   optimizers that bound their steps: adam, muon
- *     s_k = d_k + 1                                sgd
+ *     s_k = D + 1 on every stage                   adam, adamw, nadam, muon, or batch norm
+ *     s_k = d_k + 1                                sgd without batch norm
  *     1 - beta1_k = (1 - beta1) / (1 + d_k)        sgd: momentum, and 1 - dampening likewise
  *     lr_k = lr / sqrt(1 + d_k)
  *
@@ -12,8 +12,9 @@
  * backward misses what oscillates in it. Looking further ahead, also where there is no delay,
  * damps the oscillation; slow momentum and a lower rate reduce the gain of the stages whose
  * gradients are late. A step of sgd grows with the gradient, and D + 1 of them lead too far from
- * the weights where there is no delay. docs/methods/forerun.md has the derivation and what was
- * measured.
+ * the weights where there is no delay, unless a batch norm behind every layer makes the scale of
+ * its weights irrelevant; adam and muon bound their steps. docs/methods/forerun.md has the
+ * derivation and what was measured.
  *
  * After the pipeline was empty the stages are less than their delay apart: the distance is 1 for
  * the first mini-batch and grows by 1 to s_k. Two copies: the newest and one prediction, which
@@ -25,7 +26,7 @@
 static int distance(const fr_policy_context *context)
 {
     if (context->n_stages == 1) return 0;
-    return 1 + (context->bounded_steps ? context->max_delay : fr__gap(context, 0));
+    return 1 + (context->is_robust ? context->max_delay : fr__gap(context, 0));
 }
 
 static double slowdown(const fr_policy_context *context) { return 1.0 + fr__gap(context, 0); }

@@ -162,11 +162,36 @@ static void test_warnings(void **state)
 
 #define RUN(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
 
+/* forerun looks as far ahead as all stages allow if a batch norm follows every layer (the last
+ * excepted) or the optimizer bounds its steps. */
+static void test_robust(void **state)
+{
+    fixture *f = *state;
+    static const struct {
+        const char *set;
+        bool is_robust;
+    } cases[] = {{"model={name: resnet50, image: 32, width_factor: 0.0625}", true},
+                 {"model={name: alexnet, image: 64, width_factor: 0.0625}", false},
+                 {"model.width=8", false},
+                 {"train.optimizer={name: adamw}", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fr__setup s;
+        fr_want want;
+        assert_done(f, open_with(f, "parallel={method: forerun, stages: 4}", cases[i].set, &s));
+        const fr_policy_context *last = &s.pipeline.plan->context[3];
+        assert_int_equal(last->is_robust, cases[i].is_robust);
+        s.settings.policy->forward(last, 0, &want);
+        assert_int_equal(want.ahead, cases[i].is_robust ? 2 : 1);
+        fr__setup_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         RUN(test_layouts), RUN(test_refused),   RUN(test_alone_with_one_stage),
         RUN(test_waves),   RUN(test_processes), RUN(test_warnings),
+        RUN(test_robust),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -150,11 +150,38 @@ static void convexity(void **state)
     world_free(&w);
 }
 
+/* Three layers; between the first two there is what the letters say: b batch norm, r relu. If
+ * is_read_twice, the second layer has two readers. */
+static bool is_normed(const char *between, bool is_read_twice)
+{
+    world w = world_create();
+    int x = add_linear(w.g, "a", 4, add_input(w.g, "x", FR_SHAPE(4), FR_F32));
+    for (const char *c = between; *c; c++)
+        x = *c == 'b' ? ADD(w.g, FR_OP_BATCH_NORM, "first_norm", NULL, x)
+                      : ADD(w.g, FR_OP_RELU, "relu", NULL, x);
+    int y = add_linear(w.g, "b", 4, x);
+    int z = ADD(w.g, FR_OP_BATCH_NORM, "norm", NULL, y);
+    if (is_read_twice) z = ADD(w.g, FR_OP_ADD, "sum", NULL, y, z);
+    add_linear(w.g, "head", 4, z);
+    assert_int_equal(fr_graph_finish(w.g), FR_OK);
+    bool normed = fr_graph_is_batch_normed(w.g);
+    world_free(&w);
+    return normed;
+}
+
+static void batch_normed(void **state)
+{
+    (void)state;
+    assert_true(is_normed("b", false) && is_normed("br", false));
+    assert_false(is_normed("", false) || is_normed("r", false) || is_normed("rb", false));
+    assert_false(is_normed("b", true));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(borders),  cmocka_unit_test(any_range), cmocka_unit_test(bytes_across),
-        cmocka_unit_test(bad_cuts), cmocka_unit_test(convexity),
+        cmocka_unit_test(bad_cuts), cmocka_unit_test(convexity), cmocka_unit_test(batch_normed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,7 +110,7 @@ static void all_rows(void **unused)
                                      (n - 1 - k + t - 1) / t);
                     assert_int_equal(forward_of("lookahead", &s, micro).ahead,
                                      n > 1 ? (n - 1 - k + t - 1) / t + 1 : 0);
-                    s.bounded_steps = true;
+                    s.is_robust = true;
                     assert_int_equal(forward_of("lookahead", &s, micro).ahead,
                                      n > 1 ? (n - 1 + t - 1) / t + 1 : 0);
                     assert_true(forward_of("lookahead", &s, micro).grows);
