@@ -1,21 +1,30 @@
 #!/usr/bin/python3
 """What asynchronous pipelines lose against one worker, and what prediction recovers.
 
-    bench/accuracy.py [--task conv|plain|gpt] [--build DIR] [--out DIR] [--data PATH]
-                      [--stages 4,8] [--seeds 1,2,3] [--methods A,B,...] [--micro 1,4]
-                      [--set KEY=VALUE]... [--jobs N] [--quick] [--json FILE] [--check]
+    bench/accuracy.py [--task conv|plain|vgg|gpt|text|lstm] [--build DIR] [--out DIR]
+                      [--data PATH] [--stages 4,8] [--seeds 1,2,3] [--methods A,B,...]
+                      [--micro 1,4] [--rates A,B,...] [--same-time CLUSTER] [--set KEY=VALUE]...
+                      [--jobs N] [--quick] [--json FILE] [--check]
 
 Trains a network with every method, number of stages and seed, then prints test results (mean over
 seeds, and the range) and how well weights were predicted. Tasks:
 
     conv   eight convolutions with batch norm on Fashion-MNIST (bench/accuracy.yaml): accuracy
     plain  the same without batch norm, momentum 0.9: accuracy
+    vgg    VGG-16 with batch norm on CIFAR-10, --data FOLDER (bench/accuracy-vgg.yaml): accuracy
     gpt    a transformer that learns a text, --data FILE (bench/accuracy-gpt.yaml): loss
+    text   a transformer that classifies texts, --data FOLDER (bench/accuracy-text.yaml): accuracy
+    lstm   residual LSTM layers, the same data (bench/accuracy-lstm.yaml): accuracy
 
 A method is compared with `single`: of the same number of micro-batches where there is batch
 normalisation, which sees one micro-batch at a time. --micro: every method with these numbers of
 micro-batches, instead of its own. Which weights a pass sees depends on the schedule and never on
 timing, so runs may share the machine.
+
+--rates: every method with each of these learning rates. A second table then has each method at its
+own best rate and at the best rate of `single`. --same-time: in place of equal numbers of updates,
+as many as a method makes in the time that 1f1b takes for the updates of the config, as `forerun
+simulate` forecasts it on that cluster. The flush methods among --methods learn as one worker.
 
 Every run keeps its folder below --out; one that is there and was made with the same settings is not
 repeated, so an interrupted sweep goes on where it was. --quick: one seed, few methods, short runs.
@@ -28,6 +37,7 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -36,13 +46,18 @@ import sys
 import harness
 from harness import HERE
 
-TASKS = {"conv": "accuracy.yaml", "plain": "accuracy.yaml", "gpt": "accuracy-gpt.yaml"}
+TASKS = {"conv": "accuracy.yaml", "plain": "accuracy.yaml", "vgg": "accuracy-vgg.yaml",
+         "gpt": "accuracy-gpt.yaml", "text": "accuracy-text.yaml", "lstm": "accuracy-lstm.yaml"}
+NEEDS_DATA = {"vgg": "a folder of CIFAR-10", "gpt": "a text of a megabyte or so",
+              "text": "a folder with train.tsv and test.tsv", "lstm": "the same as text"}
+HAS_BATCH_NORM = ("conv", "vgg")
 # Micro-batches per mini-batch, with the same samples per update for all; None: one per stage.
 MICRO = {"vanilla-async": 1, "pipedream": 1, "pipedream-2bw": None, "spectrain": 1, "xpipe": 2,
          "pipeoptim": 1, "paci": 2, "forerun": 1}
+FLUSH = {"1f1b": None, "zb-h1": None}  # not by default: they learn as one worker
 PREDICTING = ("spectrain", "xpipe", "pipeoptim", "forerun")
 HELD = ("spectrain", "xpipe")  # --check: within half a point of single
-# Cuts before these nodes: half a convolution per stage, one, two, four. Transformers are balanced.
+# Cuts before these nodes: half a convolution per stage, one, two, four. Other tasks are balanced.
 CUTS = {16: ["relu1"] + ["%s%d" % (op, i) for i in range(2, 9) for op in ("conv", "relu")],
         8: ["conv2", "conv3", "conv4", "conv5", "conv6", "conv7", "conv8"],
         4: ["conv3", "conv5", "conv7"], 2: ["conv5"]}
@@ -56,11 +71,13 @@ def parse():
     p.add_argument("--build", default="build", help="folder with forerun")
     p.add_argument("--out", help="folder of the runs (runs/accuracy-TASK)")
     p.add_argument("--data", help="folder of Fashion-MNIST, if Debian's package is not installed; "
-                                  "gpt: a text file")
+                                  "other tasks: the file or folder above")
     p.add_argument("--stages", default="4,8")
     p.add_argument("--seeds", default="1,2,3")
     p.add_argument("--methods", default=",".join(MICRO))
     p.add_argument("--micro", type=lambda s: [int(n) for n in s.split(",")])
+    p.add_argument("--rates", type=lambda s: [float(n) for n in s.split(",")], default=[None])
+    p.add_argument("--same-time", metavar="CLUSTER")
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="sets")
     p.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
     p.add_argument("--quick", action="store_true")
@@ -72,17 +89,16 @@ def parse():
     a.stages = [int(n) for n in a.stages.split(",")]
     a.seeds = [int(n) for n in a.seeds.split(",")]
     a.methods = [m for m in a.methods.split(",") if m != "single"]
-    unknown = [m for m in a.methods if m not in MICRO]
-    if unknown:
-        p.error("unknown method %s; there are: %s" % (", ".join(unknown), ", ".join(MICRO)))
-    unknown = [str(n) for n in a.stages if n not in CUTS]
+    harness.check_names(p, a.methods, list(MICRO) + list(FLUSH))
+    a.has_cuts = a.task in ("conv", "plain")
+    unknown = [str(n) for n in a.stages if n not in CUTS and a.has_cuts]
     a.is_loss = a.task == "gpt"
     a.out = a.out or "runs/accuracy-" + a.task
     if a.check and a.task != "conv":
         p.error("--check is for the task conv")
-    if a.is_loss and not a.data:
-        p.error("--task gpt needs --data FILE, a text of a megabyte or so")
-    if unknown and not a.is_loss:
+    if a.task in NEEDS_DATA and not a.data:
+        p.error("--task %s needs --data PATH, %s" % (a.task, NEEDS_DATA[a.task]))
+    if unknown:
         p.error("%s stages: there are cuts for %s" % (", ".join(unknown), sorted(CUTS)))
     if a.jobs < 1:
         p.error("--jobs must be at least 1")
@@ -103,7 +119,7 @@ def config(a):
 
 def micros_of(a, method, stages):
     if not a.micro:
-        return [MICRO[method] or stages]
+        return [{**MICRO, **FLUSH}[method] or stages]
     return [t for t in a.micro if method != "pipedream-2bw" or t >= stages]
 
 
@@ -113,39 +129,80 @@ def layouts(a):
 
 def micro_counts(a):
     """Of single: without batch normalisation they make no difference."""
-    return sorted({1} | ({t for _, _, t in layouts(a)} if a.task == "conv" else set()))
+    return sorted({1} | ({t for _, _, t in layouts(a)} if a.task in HAS_BATCH_NORM else set()))
 
 
-def run_key(method, stages, micro, seed, optimizer="sgd"):
-    return "%s-%dx%d-%s-seed%d" % (method, stages, micro, optimizer, seed)
+def run_key(method, stages, micro, seed, rate=None, optimizer="sgd"):
+    return "%s-%dx%d-%s%s-seed%d" % (method, stages, micro, optimizer,
+                                     "" if rate is None else "-%g" % rate, seed)
+
+
+def settings(a, method, stages, micro):
+    """Of a layout, with any seed."""
+    values = {"parallel.method": method, "train.micro": micro}
+    if stages > 1:
+        values["parallel.stages"] = stages
+    if stages > 1 and a.has_cuts:
+        values["parallel.cuts"] = CUTS[stages]
+    if a.data:
+        values["data.path"] = os.path.abspath(a.data)
+    values.update(QUICK if a.quick else {})
+    return values
 
 
 def plan(a):
     """{key: settings} of every run, long ones first, so that no core is idle at the end."""
     runs = {}
 
-    def add(method, stages, micro, seed, optimizer="sgd", extra=None):
-        values = {"parallel.method": method, "train.micro": micro, "train.seed": seed}
-        if stages > 1:
-            values["parallel.stages"] = stages
-        if stages > 1 and not a.is_loss:
-            values["parallel.cuts"] = CUTS[stages]
-        if a.data:
-            values["data.path"] = os.path.abspath(a.data)
-        values.update(QUICK if a.quick else {})
+    def add(method, stages, micro, seed, rate=None, optimizer="sgd", extra=None):
+        values = settings(a, method, stages, micro)
+        values["train.seed"] = seed
+        if rate is not None:
+            values["train.optimizer.lr"] = rate
+        if a.same_time and stages > 1:
+            values["train.steps"] = updates_in_time(a, method, stages, micro)
         values.update(extra or {})
-        runs[run_key(method, stages, micro, seed, optimizer)] = values
+        runs[run_key(method, stages, micro, seed, rate, optimizer)] = values
 
     for method, stages, micro in sorted(layouts(a), key=lambda x: -x[1]):
         for seed in a.seeds:
-            add(method, stages, micro, seed)
+            for rate in a.rates:
+                add(method, stages, micro, seed, rate)
     for micro in micro_counts(a):
         for seed in a.seeds:
-            add("single", 1, micro, seed)
+            for rate in a.rates:
+                add("single", 1, micro, seed, rate)
     for method, stages, micro in layouts(a):
         if method in PREDICTING and a.task == "conv":
-            add(method, stages, micro, a.seeds[0], "adam", ADAM)
+            add(method, stages, micro, a.seeds[0], optimizer="adam", extra=ADAM)
     return runs
+
+
+# --- equal time ------------------------------------------------------------------------------------
+
+def profile_of(a):
+    """One profile for all forecasts, so that they differ by the methods alone."""
+    path = os.path.join(a.out, "profile.json")
+    if not os.path.exists(path):
+        forerun(a, "profile", settings(a, "single", 1, 1), ["--sizes", "all", "--out", path])
+    return path
+
+
+def seconds_of(a, method, stages, micro, known={}):
+    """Of an update on the cluster."""
+    key = (method, stages, micro)
+    if key not in known:
+        told = forerun(a, "simulate", settings(a, *key),
+                       ["--cluster", a.same_time, "--profile", profile_of(a), "--quiet", "--json"])
+        known[key] = json.loads(told)["s_per_batch"]
+    return known[key]
+
+
+def updates_in_time(a, method, stages, micro):
+    """As many as take as long as those of the config with 1f1b."""
+    steps = re.findall(r"(?:^  |^train\.)steps[:=] ?(\d+)", "\n".join([config(a)] + a.sets), re.M)
+    base = seconds_of(a, "1f1b", stages, stages)
+    return max(1, round(int(steps[-1]) * base / seconds_of(a, method, stages, micro)))
 
 
 def fingerprint(a, values):
@@ -167,6 +224,20 @@ def read_summary(folder, mark):
     return summary if summary["status"] in ("done", "diverged") else None
 
 
+def forerun(a, verb, values, options):
+    """The output of a command on the config; exit code 4, diverged, is a valid result."""
+    command = [harness.find_program(a.build, "forerun"), verb, os.path.join(a.out, "config.yaml")]
+    command += options
+    for text in a.sets:
+        command += ["--set", text]
+    command += harness.sets(values)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode not in (0, 4):
+        raise RuntimeError("%s ended with %d\n%s" % (" ".join(command), done.returncode,
+                                                     done.stderr.strip()))
+    return done.stdout
+
+
 def execute(a, key, values):
     """(summary, did it exist already)."""
     folder, mark = os.path.join(a.out, key), fingerprint(a, values)
@@ -174,15 +245,7 @@ def execute(a, key, values):
     if summary:
         return summary, True
     shutil.rmtree(folder, ignore_errors=True)
-    command = [harness.find_program(a.build, "forerun"), "train",
-               os.path.join(a.out, "config.yaml"), "--out", folder,
-               "--quiet"] + harness.sets(values)
-    for text in a.sets:
-        command += ["--set", text]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    if done.returncode not in (0, 4):  # 4: diverged, which is a valid result
-        raise RuntimeError("%s ended with %d\n%s" % (" ".join(command), done.returncode,
-                                                     done.stderr.strip()))
+    forerun(a, "train", values, ["--out", folder, "--quiet"])
     shutil.rmtree(os.path.join(folder, "checkpoint"), ignore_errors=True)
     with open(os.path.join(folder, "settings.sha256"), "w") as f:
         f.write(mark + "\n")
@@ -193,10 +256,10 @@ def execute(a, key, values):
 
 
 def sweep(a):
-    runs, results = plan(a), {}
     os.makedirs(a.out, exist_ok=True)
     with open(os.path.join(a.out, "config.yaml"), "w") as f:
         f.write(config(a))
+    runs, results = plan(a), {}
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
         waiting = {pool.submit(execute, a, key, values): key for key, values in runs.items()}
         try:
@@ -229,14 +292,16 @@ def shown(a, value):
     return "diverged" if value is None else ("%.4f" if a.is_loss else "%.2f %%") % value
 
 
-def collect(a, results, method, stages, micro):
+def collect(a, results, method, stages, micro, rate):
     """Results of a method over the seeds, beside those of single."""
     alone = micro if micro in micro_counts(a) else 1
-    keys = [(run_key(method, stages, micro, s), run_key("single", 1, alone, s)) for s in a.seeds]
+    keys = [(run_key(method, stages, micro, s, rate), run_key("single", 1, alone, s, rate))
+            for s in a.seeds]
     ours = [result_of(a, results[k]) for k, _ in keys]
     base = [result_of(a, results[k]) for _, k in keys]
     known = [x for x in ours if x is not None]
-    entry = {"method": method, "stages": stages, "micro": micro, "results": ours,
+    entry = {"method": method, "stages": stages, "micro": micro, "rate": rate, "results": ours,
+             "updates": results[keys[0][0]]["steps"],
              "n_diverged": len(ours) - len(known), "mean": None, "low": None, "high": None,
              "to_single": None}
     if known:
@@ -252,10 +317,12 @@ def accuracy_table(a, entries):
     what = ("Evaluation loss", "percent") if a.is_loss else ("Test accuracy, %", "points")
     print("\n%s, mean of seeds %s [lowest, highest], and %s above single" % (
         what[0], ", ".join(map(str, a.seeds)), what[1]))
-    print("%-15s %6s %5s | %6s %-15s | %s" % ("method", "stages", "micro", "mean", "[range]",
-                                             "to single"))
+    has_rates = len(a.rates) > 1
+    print("%s%-15s %6s %5s | %6s %-15s | %s" % ("rate     " if has_rates else "", "method",
+                                               "stages", "micro", "mean", "[range]", "to single"))
     for e in entries:
-        text = "%-15s %6d %5d | " % (e["method"], e["stages"], e["micro"])
+        text = "%-9g" % e["rate"] if has_rates else ""
+        text += "%-15s %6d %5d | " % (e["method"], e["stages"], e["micro"])
         if e["mean"] is not None:
             digits = 3 if a.is_loss else 2
             text += "%6.*f [%.*f, %.*f]  | " % (digits, e["mean"], digits, e["low"], digits,
@@ -264,8 +331,39 @@ def accuracy_table(a, entries):
             text += "%6s %-15s | " % ("-", "")
         if e["to_single"] is not None and e["method"] != "single":
             text += "%+.2f" % e["to_single"]
+        if a.same_time:
+            text += " in %d updates" % e["updates"]
         if e["n_diverged"]:
             text += " %d of %d diverged" % (e["n_diverged"], len(e["results"]))
+        print(text)
+
+
+def best_of(a, entries):
+    """The entry of the best rate; one that diverged with any seed is the worst."""
+    sign = -1 if a.is_loss else 1
+    return max(entries, key=lambda e: (-e["n_diverged"], sign * (e["mean"] or 0)))
+
+
+def rate_table(a, entries):
+    def of(method, stages, micro):
+        return [e for e in entries if (e["method"], e["stages"], e["micro"]) ==
+                (method, stages, micro)]
+
+    digits = 3 if a.is_loss else 2
+    print("\nAt the best rate of single, and at its own best rate; above single at its best")
+    for method, stages, micro in [("single", 1, t) for t in micro_counts(a)] + layouts(a):
+        one = best_of(a, of("single", 1, micro if micro in micro_counts(a) else 1))
+        rows = of(method, stages, micro)
+        same = [e for e in rows if e["rate"] == one["rate"]][0]
+        text = "%-15s %6d %5d" % (method, stages, micro)
+        for e in (same, best_of(a, rows)):
+            if e["mean"] is None or one["mean"] is None:
+                text += " | %-8g diverged          " % e["rate"]
+                continue
+            gain = 100 * (e["mean"] / one["mean"] - 1) if a.is_loss else e["mean"] - one["mean"]
+            text += " | %-8g %6.*f  %+.2f%s" % (e["rate"], digits, e["mean"], gain,
+                                                " (%d diverged)" % e["n_diverged"]
+                                                if e["n_diverged"] else "")
         print(text)
 
 
@@ -274,7 +372,7 @@ def predictions(a, results):
     found = []
     for optimizer, seeds in (("sgd", a.seeds), ("adam", a.seeds[:1])):
         for method, stages, micro in layouts(a):
-            keys = [run_key(method, stages, micro, s, optimizer) for s in seeds]
+            keys = [run_key(method, stages, micro, s, a.rates[0], optimizer) for s in seeds]
             runs = [results[k] for k in keys if k in results and results[k]["status"] == "done"]
             if not runs or method not in PREDICTING:
                 continue
@@ -324,10 +422,12 @@ def findings(a, entries, found):
 def main():
     a = parse()
     results = sweep(a)
-    entries = [collect(a, results, "single", 1, micro) for micro in micro_counts(a)]
-    entries += [collect(a, results, *layout) for layout in layouts(a)]
+    entries = [collect(a, results, *layout, rate) for rate in a.rates
+               for layout in [("single", 1, micro) for micro in micro_counts(a)] + layouts(a)]
     found = predictions(a, results)
     accuracy_table(a, entries)
+    if len(a.rates) > 1:
+        rate_table(a, entries)
     if found:
         prediction_table(a, found)
     missed = findings(a, entries, found) if a.task == "conv" else []
