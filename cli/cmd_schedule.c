@@ -11,8 +11,8 @@
 static const int64_t unsaid = INT64_MIN;
 
 typedef struct wishes {
-    int64_t stages, micro, chunks, batches; /* 0: not given */
-    int64_t columns;                        /* UNSAID: the window's */
+    int64_t stages, micro, chunks, batches, lead; /* 0: not given */
+    int64_t columns;                              /* UNSAID: the window's */
     const char *format, *color, *check, *replicas;
     bool want_json;
     const fr_policy *policy; /* of the method; NULL: a generator or a file has none */
@@ -162,7 +162,8 @@ static fr_status print_method(fr_ctx *ctx, const char *name, wishes *o)
                           .n_stages = (int)stages,
                           .n_micro = o->micro ? (int)o->micro : 8,
                           .n_batches = (int)o->batches,
-                          .chunks = (int)chunks};
+                          .chunks = (int)chunks,
+                          .lead = (int)o->lead};
     FR_TRY(spread_replicas(ctx, o, d.n_stages));
     d.replicas = o->each;
     const fr_schedule *s;
@@ -221,8 +222,8 @@ static const char *complaint(const char *method, wishes *o)
         return "--color: expected auto, always or never";
     if (o->columns != unsaid && (o->columns < 0 || o->columns > 100000))
         return "--columns: expected 0 to 100000";
-    if (o->check && (o->stages || o->chunks || o->batches))
-        return "--check takes stages, chunks and mini-batches from the file";
+    if (o->check && (o->stages || o->chunks || o->batches || o->lead))
+        return "--check takes stages, chunks, mini-batches and order from the file";
     return read_replicas(o);
 }
 
@@ -232,6 +233,8 @@ static const cli_option options[] = {
     {"micro", "M", "micro-batches per mini-batch (8; --check: all in the file)", CLI_COUNT,
      AT(micro)},
     {"chunks", "V", "stages per worker (1; interleaved: 2)", CLI_COUNT, AT(chunks)},
+    {"lead", "C", "1f1b, asynchronous methods: forwards ahead per stage to come (1)", CLI_COUNT,
+     AT(lead)},
     {"batches", "B", "mini-batches (1; without flush: enough to see the steady state)", CLI_COUNT,
      AT(batches)},
     {"replicas", "R", "workers per stage: 2, or one number for each, 3,1 (1; --check: the file's)",
@@ -266,7 +269,7 @@ static int run(const cli_verb *verb, int argc, char **argv)
 const cli_verb cli_schedule = {
     .name = "schedule",
     .usage = "schedule METHOD [--stages N] [--micro M] [--chunks V] [--batches B] [--replicas R]\n"
-             "           [--format F]\n"
+             "           [--lead C] [--format F]\n"
              "       forerun schedule --check FILE [--micro M] [--replicas R]",
     .summary = "print the schedule of each worker, or check a schedule file",
     .text = "METHOD is a method (forerun methods) or a generator (docs/schedules.md). Times: F, I\n"

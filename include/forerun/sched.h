@@ -86,6 +86,10 @@ typedef struct fr_schedule_desc {
      * replica. Different numbers only where the generator says any_replicas. */
     const int *replicas;
     bool must_reduce; /* a REDUCE before each STEP; always where there are replicas */
+    int lead;         /* where the generator has_lead: see gen_1f1b.c; 0 = 1 */
+    /* [stage]: workers on the longest way from the stage to the end, its own included; NULL: filled
+     * in by fr_schedule_create from the forward links. */
+    const int *depth;
 } fr_schedule_desc;
 
 /* Micro-batches that a worker has in flight, about: one for each stage from its own on, one, its
@@ -99,6 +103,7 @@ typedef struct fr_generator {
     bool has_chunks;    /* takes desc.chunks > 1 */
     bool any_placement; /* takes desc.worker_of */
     bool any_replicas;  /* takes stages with different numbers of replicas */
+    bool has_lead;      /* takes desc.lead > 1 */
     fr_ahead ahead;
     /* NULL if it can, else what is wrong: "interleaved needs micro to be a multiple of ..." */
     const char *(*check)(const fr_schedule_desc *d);

@@ -92,6 +92,7 @@ static fr_schedule_desc describe(const plan *b, bool is_flush)
     int64_t segment = t->segment < b->n_steps ? t->segment : b->n_steps;
     return (fr_schedule_desc){.n_stages = b->p->n_stages,
                               .chunks = t->chunks,
+                              .lead = t->lead,
                               .n_micro = (int)t->micro,
                               .n_batches = is_flush ? 1 : (int)segment,
                               .n_forward = b->p->n_forward,
@@ -114,6 +115,12 @@ static fr_status schedule_by_method(plan *b)
                             "method '%s' gives every worker one stage; leave parallel.chunks out "
                             "or choose method interleaved",
                             m->name);
+    if (d.lead > 1 && !g->has_lead)
+        return fr_conf_fail(
+            b->conf, "lead",
+            "method '%s' has a fixed order; leave parallel.lead out, or choose 1f1b "
+            "or an asynchronous method",
+            m->name);
     FR_TRY(fr__parallel_check_replicas(b->conf, b->t, g, d.n_stages));
     const char *wrong = g->check ? g->check(&d) : NULL;
     if (wrong) return fr_conf_fail(b->conf, "method", "method '%s': %s", m->name, wrong);

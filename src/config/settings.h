@@ -30,6 +30,7 @@ typedef struct fr__settings {
     const char *schedule_file; /* absolute path, replaces the method's schedule; or NULL */
     int stages;                /* 0: from the schedule file */
     int chunks;
+    int lead;            /* of the schedule; 1 */
     int n_replicas;      /* numbers in the list: 1 for all stages, or one for each */
     const int *replicas; /* fr__settings_replicas */
     int workers_per_rank;

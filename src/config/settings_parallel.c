@@ -41,6 +41,8 @@ static fr_status read_schedule_file(fr_conf *c, fr__settings *s)
         return fr_conf_fail(c, "chunks",
                             "a schedule file already assigns stages to workers; leave "
                             "parallel.chunks out");
+    if (fr_conf_has(c, "lead"))
+        return fr_conf_fail(c, "lead", "a schedule file has an order already; leave it out");
     FR_TRY(fr__conf_file(c, "schedule_file", "schedule file", path));
     s->schedule_file = fr__arena_strdup(&c->root->arena, path);
     return s->schedule_file ? FR_OK : fr__conf_no_memory(c);
@@ -132,6 +134,7 @@ static fr_status read_stages(fr_conf *c, fr__settings *s)
                             "all",
                             s->n_replicas, s->stages);
     FR_TRY(fr__setting(c, section, "chunks", s));
+    FR_TRY(fr__setting(c, section, "lead", s));
     FR_TRY(fr__setting(c, section, "segment", s));
     if (s->chunks == 0)
         s->chunks = s->method->chunks > 0 && !s->schedule_file ? s->method->chunks : 1;

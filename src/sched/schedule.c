@@ -221,6 +221,10 @@ static fr_status check_desc(fr_ctx *ctx, const fr_generator *g, const fr_schedul
                        "schedule %s gives each worker one stage; %d chunks per worker need another "
                        "schedule, such as interleaved",
                        g->name, d->chunks);
+    if (d->lead > 1 && !g->has_lead)
+        return fr_fail(ctx, FR_INVALID,
+                       "schedule %s has a fixed order; a lead of %d is for 1f1b and 1f1b-async",
+                       g->name, d->lead);
     if (d->worker_of && !g->any_placement)
         return fr_fail(ctx, FR_INVALID, "schedule %s assigns stages to workers itself", g->name);
     if (g->is_flush && d->n_batches > 1)
@@ -302,6 +306,20 @@ const fr_schedule *fr__schedule_steady(const fr_schedule *s, int *n_batches)
     return of;
 }
 
+/* Forward links go from lower to higher stages; those that do not are refused later. */
+static void measure_depth(const fr_schedule_desc *d, int *depth)
+{
+    for (int k = d->n_stages - 1; k >= 0; k--) {
+        int behind = !d->forward && k + 1 < d->n_stages ? depth[k + 1] : 0;
+        for (int i = 0; i < d->n_forward; i++) {
+            const fr_link *l = &d->forward[i];
+            if (l->from == k && l->to > k && l->to < d->n_stages && depth[l->to] > behind)
+                behind = depth[l->to];
+        }
+        depth[k] = behind + fr__replicas(d, k);
+    }
+}
+
 static fr_status generate(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d,
                           const int *worker_of, int n_workers, fr_schedule **out)
 {
@@ -322,8 +340,10 @@ fr_status fr__schedule_create(fr_ctx *ctx, const fr_generator *g, const fr_sched
     if (d.n_batches == 0) d.n_batches = 1;
     FR_TRY(check_desc(ctx, g, &d));
     int n_workers = d.n_stages / d.chunks;
-    int *worker_of = FR_NEW_ARRAY(int, d.n_stages);
+    int *worker_of = FR_NEW_ARRAY(int, 2 * (size_t)d.n_stages), *depth = worker_of + d.n_stages;
     if (!worker_of) return fr__no_memory(ctx, (size_t)d.n_stages * sizeof(int), "a schedule");
+    measure_depth(&d, depth);
+    d.depth = depth;
     for (int k = 0; k < d.n_stages; k++)
         worker_of[k] = d.worker_of ? d.worker_of[k] : k % n_workers;
     if (d.worker_of) { /* as many as the highest number named, up to the number of stages */

@@ -61,6 +61,7 @@ static void test_refused(void **state)
         {"parallel={method: interleaved, stages: 4, replicas: [2, 1, 2, 1]}",
          NULL,
          {"stage 0 has 2", "interleaved", "1f1b"}},
+        {"parallel={method: zb-h1, stages: 2, lead: 2}", NULL, {"lead", "zb-h1", "1f1b"}},
         {"parallel={method: zb-h1, replicas: [2, 1]}", NULL, {"--set", "replicas", "zb-h1"}},
         {"parallel={method: 1f1b, replicas: [2, 1], sync: {name: average}}",
          NULL,

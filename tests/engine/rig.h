@@ -40,7 +40,7 @@ typedef struct rig_options {
     int n_stages;          /* 0: 1; cut by fr_graph_balance, unless cuts are given */
     const int *cuts, *worker_of;
     const int *replicas; /* [stage] */
-    int chunks, n_micro, n_batches;
+    int chunks, n_micro, n_batches, lead;
     double lr, weight_decay, clip_norm, stall_s;
     uint64_t seed; /* 0: 7 */
     bool clip_late, want_norm, keep_grads, want_ledger, exact, want_logits, evaluates_only;
@@ -97,6 +97,7 @@ static inline fr_status rig_schedule(rig *p, const rig_options *o, int n_stages)
     fr_link forward[MAX_LINKS], backward[MAX_LINKS];
     fr_schedule_desc d = {.n_stages = n_stages,
                           .chunks = o->chunks,
+                          .lead = o->lead,
                           .n_micro = o->n_micro ? o->n_micro : 1,
                           .n_batches = o->n_batches,
                           .worker_of = o->worker_of,

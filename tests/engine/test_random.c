@@ -92,6 +92,8 @@ static void pick_schedule(plan *p)
         o->policy = strcmp(o->generator, "nf1b") == 0 ? "live" : PICK(p, policies);
         if (strcmp(o->policy, "double-buffer") == 0 && o->n_micro < o->n_stages) o->n_micro = BATCH;
     }
+    bool has_two_versions = o->policy && strcmp(o->policy, "double-buffer") == 0;
+    if (fr_generator_find(o->generator)->has_lead && !has_two_versions) o->lead = 1 + pick(p, 3);
     if (pick(p, 3) == 0) o->clip_norm = 0.1, o->clip_late = pick(p, 2);
     o->want_norm = pick(p, 3) == 0;
     pick_cuts(p);
@@ -132,12 +134,13 @@ static void make_plan(uint64_t seed, plan *p)
 static void describe(const plan *p)
 {
     const rig_options *o = &p->o;
-    snprintf(running, sizeof running,
-             "FR_SEED=%llu: %s, %s, %s, %d stages, %d micro-batches, segment %d, ending %d at %d, "
-             "fault %s\n",
-             (unsigned long long)p->seed, nets[p->which].name, o->generator,
-             o->policy ? o->policy : "live", o->n_stages, o->n_micro, o->n_batches, (int)p->ending,
-             p->at, o->fault ? o->fault : "none");
+    snprintf(
+        running, sizeof running,
+        "FR_SEED=%llu: %s, %s, %s, %d stages, %d micro-batches, lead %d, segment %d, ending %d "
+        "at %d, fault %s\n",
+        (unsigned long long)p->seed, nets[p->which].name, o->generator,
+        o->policy ? o->policy : "live", o->n_stages, o->n_micro, o->lead, o->n_batches,
+        (int)p->ending, p->at, o->fault ? o->fault : "none");
 }
 
 static bool stop_report(rig *r, const fr_batch_report *report)
@@ -150,7 +153,7 @@ static void clean_sha(const plan *p, int64_t n, char sha[65])
 {
     rig_options o = p->o;
     if (p->is_flush) {
-        o.generator = NULL, o.n_stages = 0, o.chunks = 0, o.cuts = NULL;
+        o.generator = NULL, o.n_stages = 0, o.chunks = 0, o.lead = 0, o.cuts = NULL;
         o.want_ledger = false, o.n_events = 0, o.n_samples = 0;
     }
     rig_clean_sha(p->which, &o, n, sha);

@@ -179,6 +179,65 @@ static void async_gap_and_flow(void **unused)
 }
 
 /* The published table for 3 workers, T = 2: one column per slot, a joint backward is one slot. */
+/* A lead of c: c (p - 1 - k) micro-batches in flight, one at least; with free transfers as fast as
+ * a lead of 1. */
+static void leads(void **unused)
+{
+    (void)unused;
+    for (int p = 1; p <= 16; p++)
+        for (int m = 1; m <= 32; m += 1 + m / 3)
+            for (int c = 1; c <= 4; c++) {
+                fr_schedule_desc d = {.n_stages = p, .n_micro = m, .n_batches = 1, .lead = c};
+                fr_schedule *s = make_desc("1f1b", d);
+                assert_ok(ctx, fr_schedule_check(ctx, s));
+                fr_clock clock = timed(s, NULL);
+                assert_near(clock.makespan, 3 * (m + p - 1), "makespan");
+                d.n_batches = 5;
+                fr_schedule *async = make_desc("1f1b-async", d);
+                for (int k = 0; k < p; k++) {
+                    int most = c == 1 ? p - k : k == p - 1 ? 1 : c * (p - 1 - k);
+                    assert_int_equal(clock.peak_live[k], m < most ? m : most);
+                    assert_int_equal(fr_schedule_lead(async, k), most - 1);
+                }
+                fr_clock_free(&clock);
+                fr_schedule_free(s);
+                fr_schedule_free(async);
+            }
+}
+
+/* Branches run at the same time: 3 (m + depth - 1), live sets by the longest way to the end
+ * (GraphPipe's in-flight counts). */
+static void branches(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int n, depth, live[8];
+        fr_link links[8]; /* 0 -> 0: the end */
+    } rows[] = {
+        {6, 4, {4, 3, 2, 3, 2, 1}, {{0, 1}, {0, 3}, {1, 2}, {2, 5}, {3, 4}, {4, 5}}},
+        {8, 2, {2, 2, 2, 2, 2, 2, 2, 1}, {{0, 7}, {1, 7}, {2, 7}, {3, 7}, {4, 7}, {5, 7}, {6, 7}}},
+        {8, 5, {5, 4, 3, 2, 4, 3, 2, 1}, {{0, 1}, {1, 2}, {2, 3}, {3, 7}, {4, 5}, {5, 6}, {6, 7}}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        fr_link back[8];
+        fr_schedule_desc d = {.n_stages = rows[i].n,
+                              .n_micro = 8,
+                              .n_batches = 1,
+                              .forward = rows[i].links,
+                              .backward = back};
+        for (; d.n_forward < 8 && rows[i].links[d.n_forward].to > 0; d.n_forward++)
+            back[d.n_backward++] =
+                (fr_link){d.forward[d.n_forward].to, d.forward[d.n_forward].from};
+        fr_schedule *s = make_desc("1f1b", d);
+        assert_ok(ctx, fr_schedule_check(ctx, s));
+        fr_clock c = timed(s, NULL);
+        assert_near(c.makespan, 3 * (8 + rows[i].depth - 1), "makespan");
+        for (int k = 0; k < rows[i].n; k++) assert_int_equal(c.peak_live[k], rows[i].live[k]);
+        fr_clock_free(&c);
+        fr_schedule_free(s);
+    }
+}
+
 static void nf1b_table(void **unused)
 {
     (void)unused;
@@ -286,6 +345,8 @@ int main(void)
         cmocka_unit_test(orders),
         cmocka_unit_test(async_slots),
         cmocka_unit_test(async_gap_and_flow),
+        cmocka_unit_test(leads),
+        cmocka_unit_test(branches),
         cmocka_unit_test(nf1b_table),
         cmocka_unit_test(forward_pipelines),
         cmocka_unit_test(refusals),
