@@ -154,8 +154,12 @@ static fr_status open_metrics(fr_run *r)
 
 static fr_status sync_metrics(void *metrics, fr_ctx *ctx) { return fr__metrics_sync(metrics, ctx); }
 
+/* A file that cannot be written at the end is refused now. */
 static fr_status open_files(fr_run *r)
 {
+    char path[FR_PATH];
+    if (r->leads) FR_TRY(fr__folder_file(r->ctx, &r->folder, "summary.json", path));
+    if (r->leads) FR_TRY(fr__folder_file(r->ctx, &r->folder, "trace.json", path));
     if (r->leads) FR_TRY(open_metrics(r));
     if (r->leads) FR_TRY(save_config(r));
     return fr__saver_open(&r->setup, r->engine, r->leads ? &r->folder : NULL, sync_metrics,

@@ -36,6 +36,16 @@ begin run --set run.checkpoint_every=10
 mv run/metrics.jsonl elsewhere
 lost "mv metrics.jsonl"
 
+# A pipe in place of a file of the run is refused before anything is trained.
+for file in config.yaml summary.json metrics.jsonl; do
+    cp -r finished piped
+    rm "piped/$file"
+    mkfifo "piped/$file"
+    run 2 train net.yaml --out piped --resume --set train.steps=50 --quiet
+    says "piped/$file"
+    rm -r piped
+done
+
 # Twelve starts at once: one wins.
 pids=()
 for i in $(seq 12); do
