@@ -158,7 +158,7 @@ static const cli_option options[] = {
     {"no-recompute", NULL, "never recompute activations", CLI_FLAG, AT(no_recompute)},
     {"out", "FILE", "write the plan as a config that train runs", CLI_TEXT, AT(out)},
     CLI_SET(AT(sets)),
-    {"planner", "PLANNER", "one planner: pipedream, dapple, exact, bapipe, dlplacer or brute",
+    {"planner", "PLANNER", "one planner: pipedream, dapple, exact, bapipe, dlplacer, list or brute",
      CLI_TEXT, AT(planner)},
     {"machines", "N", "without a config; N,M: of each level, innermost first", CLI_TEXT,
      AT(machines)},

@@ -155,8 +155,8 @@ fr_status fr__folder_file(fr_ctx *ctx, const fr__folder *f, const char *name, ch
     FR_TRY(fr__folder_held(ctx, f));
     FR_TRY(fr__path(ctx, path, "%s/%s", f->path, name));
     if (!fr__is_stream(-1, path)) return FR_OK;
-    return fr_fail(ctx, FR_INVALID, "%s: a pipe or a device in place of a file of the run; remove it",
-                   path);
+    return fr_fail(ctx, FR_INVALID,
+                   "%s: a pipe or a device in place of a file of the run; remove it", path);
 }
 
 /* True only for names that the writer uses. */

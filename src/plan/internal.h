@@ -126,6 +126,6 @@ enum { FR__MAX_LEVELS = 8 };
 int fr__levels_of(const fr_cluster *c, int n[FR__MAX_LEVELS], double bandwidth[FR__MAX_LEVELS]);
 
 extern const fr_planner fr__planner_pipedream, fr__planner_dapple, fr__planner_exact,
-    fr__planner_bapipe, fr__planner_dlplacer, fr__planner_brute;
+    fr__planner_bapipe, fr__planner_dlplacer, fr__planner_list, fr__planner_brute;
 
 #endif

@@ -183,10 +183,12 @@ static const expected table[] = {
     {"lookahead", 2, false, {2, 1, 1, 0}, {3, 2, 2, 1}, {0}, {2, 1, 1, 0}},
 };
 
-/* Rows of one mini-batch in the steady state; first micro-batches only, which decide for xpipe. */
+/* Rows of one mini-batch in the steady state; first micro-batches only, which decide for xpipe.
+ * lookahead sees as far on every stage as on the first where batch norm follows every layer. */
 static bool audit(rig *r, const fr_batch_report *report)
 {
     const expected *e = r->user;
+    bool is_far = strcmp(e->policy, "lookahead") == 0 && fr_graph_is_batch_normed(r->b.graph);
     assert_int_equal(report->n_ledger, 4 * 2 * e->n_micro);
     int64_t forward[4] = {-1, -1, -1, -1};
     for (size_t i = 0; i < report->n_ledger; i++) {
@@ -196,7 +198,8 @@ static bool audit(rig *r, const fr_batch_report *report)
         assert_true(row->version >= 0 && row->version <= report->step);
         assert_int_equal(row->live, row->pass == 'B' ? report->step : -1);
         if (report->step < 8 || row->micro % e->n_micro != 0) continue;
-        assert_int_equal(row->ahead, row->pass == 'F' ? e->ahead_f[k] : e->ahead_b[k]);
+        int ahead_f = e->ahead_f[is_far ? 0 : k];
+        assert_int_equal(row->ahead, row->pass == 'F' ? ahead_f : e->ahead_b[k]);
         if (row->pass == 'F') {
             assert_int_equal(report->step - row->version, e->stale[k]);
             forward[k] = row->version;

@@ -196,6 +196,58 @@ static void dlplacer_of_branches(void **state)
     fr_plan_free(plan);
 }
 
+/* Ten operators, four ways through them, transfers of 1; the least makespan is 16 on two devices
+ * and 15 on three. */
+static void list_of_ways(void **state)
+{
+    (void)state;
+    static const double time[] = {2, 3, 2, 5, 2, 4, 6, 1, 1, 1};
+    static int inputs[10][4] = {{0}, {0}, {0}, {2}, {0}, {4}, {5}, {0}, {7}, {1, 3, 6, 8}};
+    fr_profile_node nodes[10];
+    for (int i = 0; i < 10; i++)
+        nodes[i] = (fr_profile_node){.name = "op",
+                                     .about = "",
+                                     .forward_s = time[i],
+                                     .output_bytes = 1,
+                                     .n_inputs = i == 0   ? 0
+                                                 : i == 9 ? 4
+                                                          : 1,
+                                     .inputs = inputs[i]};
+    fr_profile profile = {.n_nodes = 10, .nodes = nodes};
+    for (int n = 2; n <= 3; n++) {
+        fr_plan_problem p = {.profile = &profile, .n_devices = n, .bandwidth = 2}; /* both ways */
+        fr_plan *plan = make("list", &p);
+        assert_non_null(plan);
+        assert_true(plan->time_s >= 18 - n && plan->time_s <= 1.19 * (18 - n));
+        fr_plan_free(plan);
+    }
+}
+
+/* Never shorter than the least, and not much longer: the worst seen is 19 % above it. */
+static void list_is_near(void **state)
+{
+    (void)state;
+    double sum = 0;
+    int n = 0;
+    for (uint64_t i = 0; i < 60; i++) {
+        struct random_model m;
+        random_model(&m, 17, i, 7, 3);
+        random_branches(&m);
+        fr_plan_problem p = m.problem, q = p;
+        p.memory = q.memory = 0, q.objective = "dlplacer";
+        fr_plan *plan = make("list", &p), *brute = make("brute", &q);
+        assert_true(!plan == !brute);
+        if (plan) {
+            double ratio = plan->time_s / brute->time_s;
+            assert_true(ratio > 1 - 1e-9 && (ratio < 1 + 1e-9 || !plan->is_optimal));
+            assert_true(ratio < 1.25);
+            sum += ratio, n++;
+        }
+        fr_plan_free(plan), fr_plan_free(brute);
+    }
+    assert_true(n > 40 && sum / n < 1.05);
+}
+
 /* Operators on devices: up to 8 of them, with branches; memory that decides in every other case. */
 static void dlplacer_is_best(void **state)
 {
@@ -283,6 +335,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_is_best),     cmocka_unit_test(dapple_is_best),
         cmocka_unit_test(pipedream_is_best), cmocka_unit_test(dapple_by_hand),
+        cmocka_unit_test(list_of_ways),      cmocka_unit_test(list_is_near),
         cmocka_unit_test(dlplacer_is_best),  cmocka_unit_test(dlplacer_of_branches),
         cmocka_unit_test(out_of_memory),
     };
