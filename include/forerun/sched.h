@@ -86,10 +86,8 @@ typedef struct fr_schedule_desc {
      * replica. Different numbers only where the generator says any_replicas. */
     const int *replicas;
     bool must_reduce; /* a REDUCE before each STEP; always where there are replicas */
-    int lead;         /* where the generator has_lead: see gen_1f1b.c; 0 = 1 */
-    /* [stage]: workers on the longest way from the stage to the end, its own included; NULL: filled
-     * in by fr_schedule_create from the forward links. */
-    const int *depth;
+    int lead;         /* where the generator has_lead (gen_1f1b.c); 0 = 1 */
+    const int *depth; /* [stage]: workers on its longest way to the end; filled in */
 } fr_schedule_desc;
 
 /* Micro-batches that a worker has in flight, about: one for each stage from its own on, one, its
