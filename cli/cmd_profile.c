@@ -2,6 +2,7 @@
  * cluster; prints, writes or converts the result. */
 #include "chart.h"
 #include "cli.h"
+#include "operators.h"
 #include "term.h"
 
 #include <stdio.h>
@@ -10,10 +11,11 @@
 #include <unistd.h>
 
 typedef struct wishes {
-    const char *config, *read, *out, *format, *transport, *sizes;
+    const char *config, *read, *out, *format, *by, *transport, *sizes;
     cli_list sets;
     int64_t batch, workers, nodes;
     double seconds;
+    double peak; /* measured FLOP/s; 0: not measured */
     bool cluster, want_json;
 } wishes;
 
@@ -30,19 +32,37 @@ static void print_step(const fr_profile *p)
            cli_short(n_micro * p->batch / p->step_s, rate, sizeof rate));
 }
 
-static fr_status show_chart(fr_ctx *ctx, const fr_profile *p, const wishes *o)
+static void print_head(const fr_profile *p)
 {
-    (void)ctx;
     char batch[64] = "";
     if (p->batch > 0)
         snprintf(batch, sizeof batch, "%s%d samples per micro-batch", p->model[0] ? ", " : "",
                  p->batch);
     if (p->model[0] || p->batch > 0)
         cli_line("%s%s%s%s", p->model, batch, p->machine[0] ? "; " : "", p->machine);
+}
+
+static fr_status show_chart(fr_ctx *ctx, const fr_profile *p, const wishes *o)
+{
+    (void)ctx;
+    print_head(p);
     chart_print(p, (int)o->nodes, term_columns(STDOUT_FILENO, 100), term_has_colour(STDOUT_FILENO));
     print_step(p);
     for (int i = 0; i < p->n_sizes; i++) print_step(p->sizes[i]);
     return FR_OK;
+}
+
+static fr_status show_operators(fr_ctx *ctx, const fr_profile *p, const wishes *o)
+{
+    print_head(p);
+    FR_TRY(operators_print(ctx, p, o->peak));
+    print_step(p);
+    return FR_OK;
+}
+
+static fr_status show_operators_json(fr_ctx *ctx, const fr_profile *p, const wishes *o)
+{
+    return operators_print_json(ctx, p, o->peak);
 }
 
 static fr_status show_json(fr_ctx *ctx, const fr_profile *p, const wishes *o)
@@ -59,24 +79,28 @@ typedef fr_status (*show_fn)(fr_ctx *ctx, const fr_profile *p, const wishes *o);
 
 static const struct form {
     const char *name;
-    show_fn show;
-} forms[] = {{"chart", show_chart}, {"json", show_json}, {"pipedream", show_pipedream}};
+    show_fn by_node, by_operator; /* NULL: this form has no such table */
+} forms[] = {{"chart", show_chart, show_operators},
+             {"json", show_json, show_operators_json},
+             {"pipedream", show_pipedream, NULL}};
 
-static show_fn find_form(const char *name)
+static const struct form *find_form(const char *name)
 {
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (strcmp(forms[i].name, name) == 0) return forms[i].show;
+        if (strcmp(forms[i].name, name) == 0) return &forms[i];
     return NULL;
 }
 
-/* Without --format a file is JSON, and the chart is printed too. */
+static bool is_by_operator(const wishes *o) { return o->by && strcmp(o->by, "operator") == 0; }
+
+/* Without --format a file is JSON, and the chart is printed too; a table of operators never
+ * replaces the profile in the file. */
 static fr_status show(fr_ctx *ctx, const fr_profile *p, const wishes *o)
 {
-    if (o->out && (!o->format || strcmp(o->format, "chart") == 0)) {
-        FR_TRY(show_json(ctx, p, o));
-        return show_chart(ctx, p, o);
-    }
-    return find_form(o->format ? o->format : "chart")(ctx, p, o);
+    const struct form *form = find_form(o->format ? o->format : "chart");
+    show_fn shown = is_by_operator(o) ? form->by_operator : form->by_node;
+    if (o->out && (is_by_operator(o) || shown == show_chart)) FR_TRY(show_json(ctx, p, o));
+    return shown(ctx, p, o);
 }
 
 static fr_status profile_file(fr_ctx *ctx, const wishes *o)
@@ -124,7 +148,7 @@ static fr_status profile_sizes(fr_ctx *ctx, fr_run_model *m, int batch, const wi
     return fr_profile_gather(ctx, n, each, out);
 }
 
-static fr_status profile_model(fr_ctx *ctx, const wishes *o)
+static fr_status profile_model(fr_ctx *ctx, wishes *o)
 {
     fr_run_options run = {.size = sizeof run,
                           .config = o->config,
@@ -137,6 +161,7 @@ static fr_status profile_model(fr_ctx *ctx, const wishes *o)
     fr_run_model_measure(m, (int)o->workers, o->seconds);
     int batch = o->batch > 0 ? (int)o->batch : fr_run_model_micro(m);
     fr_status status = profile_sizes(ctx, m, batch, o, &p);
+    if (status == FR_OK && is_by_operator(o)) status = fr_run_model_peak(m, &o->peak);
     if (status == FR_OK) status = show(ctx, p, o);
     fr_profile_free(p);
     fr_run_model_free(m);
@@ -180,6 +205,15 @@ static int check(const wishes *o)
     if (o->format && !find_form(o->format))
         return cli_refuse("forerun profile: --format %s: there are chart, json and pipedream",
                           o->format);
+    if (o->by && !is_by_operator(o) && strcmp(o->by, "node") != 0)
+        return cli_refuse("forerun profile: --by %s: there are node and operator", o->by);
+    if (is_by_operator(o) && o->format && !find_form(o->format)->by_operator)
+        return cli_refuse("forerun profile: --by operator is a table or JSON; leave --format %s "
+                          "out",
+                          o->format);
+    if (is_by_operator(o) && o->sizes)
+        return cli_refuse("forerun profile: --by operator shows micro-batches of one size: give "
+                          "--batch N instead of --sizes");
     if (o->batch < 0 || o->batch > MOST_BATCH || o->workers < 0 || o->workers > 4096 ||
         o->nodes < 0 || o->nodes > INT32_MAX || !(o->seconds >= 0 && o->seconds <= MOST_SECONDS))
         return cli_refuse("forerun profile: --batch (up to %d), --workers (up to 4096), --seconds "
@@ -196,7 +230,7 @@ static int check(const wishes *o)
     if (o->read && (o->sets.n || o->workers || o->seconds > 0 || o->sizes))
         return cli_refuse("forerun profile: --read measures nothing: --set, --workers, --seconds "
                           "and --sizes have no meaning");
-    if (o->cluster && (o->sets.n || o->format || o->batch || o->sizes))
+    if (o->cluster && (o->sets.n || o->format || o->batch || o->sizes || o->by))
         return cli_refuse("forerun profile: --cluster goes with --workers, --transport and --out");
     if (!o->cluster && fr_team_size_by_launcher() != 1)
         return cli_refuse("forerun profile: a model is measured in one process, and a launcher has "
@@ -212,6 +246,8 @@ static const cli_option options[] = {
      CLI_TEXT, AT(sizes)},
     {"workers", "N", "number of concurrent workers (default: one per core)", CLI_INT, AT(workers)},
     {"seconds", "S", "approximate time per size (default: 3)", CLI_REAL, AT(seconds)},
+    {"by", "node|operator", "a row per node, or per kind of operator with its GF/s (node)",
+     CLI_TEXT, AT(by)},
     {"format", "chart|json|pipedream", "how to print it (chart)", CLI_TEXT, AT(format)},
     {"out", "FILE", "file to write; JSON unless --format is given", CLI_TEXT, AT(out)},
     {"nodes", "N", "rows of the chart, the heaviest (default: 24; 0: all)", CLI_INT, AT(nodes)},
@@ -245,8 +281,9 @@ const cli_verb cli_profile = {
     .summary = "measure the cost of a model's nodes on this machine",
     .text = "Runs the model on dummy data, node by node as in training, on every core at once,\n"
             "and shows forward, backward and update time and bytes of each node. --out writes the\n"
-            "profile to a file for plan and simulate. --cluster measures the links between\n"
-            "workers on this machine.\n",
+            "profile to a file for plan and simulate. --by operator adds nodes up by kind, with\n"
+            "GF/s, the share of the measured peak, and the time at the best GF/s of the kind.\n"
+            "--cluster measures the links between workers on this machine.\n",
     .is_collective = true,
     .argument = "CONFIG",
     .options = options,

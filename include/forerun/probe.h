@@ -44,6 +44,45 @@ typedef struct fr_probe_desc {
 FR_API FR_MUST_USE fr_status fr_probe_nodes(fr_ctx *ctx, int n, const fr_probe_desc *desc,
                                             const fr_profile **out);
 
+/* The same probe n times at once, each with n_threads cores of its own where it is pinned; the
+ * profile of the first, which is the caller's. */
+FR_API FR_MUST_USE fr_status fr_probe_copies(fr_ctx *ctx, int n, const fr_probe_desc *desc,
+                                             const fr_profile **out);
+/* FLOP/s of the fastest matrix product of a worker, n of them at once, measured within a second.
+ * desc: backend, threads and optimizer; its model does not count. */
+FR_API FR_MUST_USE fr_status fr_probe_peak(fr_ctx *ctx, int n, const fr_probe_desc *desc,
+                                           double *flops_per_s);
+
+/* --- a profile by kind of operator ------------------------------------------------------------ */
+
+/* Of a mini-batch. Operators that run as one kernel are a kind of their own ("conv2d+relu"). */
+typedef struct fr_operator_cost {
+    const char *kind;
+    int64_t calls; /* kernels: nodes times micro-batches */
+    double forward_s, back_input_s, back_weight_s;
+    double total_s;          /* the sum of these; of other kinds of work all there is */
+    double flops;            /* 0: not counted */
+    double best_flops_per_s; /* of the fastest kernel of the kind */
+    double projected_s;      /* if all ran at that rate: at most total_s */
+} fr_operator_cost;
+
+/* The slowest kind first; then "update" (of weights), "prediction" (of weights, where they are
+ * read) and "other" (what is left of the step), if they take time. */
+typedef struct fr_operator_table {
+    int n;
+    fr_operator_cost *at;
+    double step_s; /* as measured; if it was not, the sum of all rows */
+    double sum_s, projected_s;
+    void *arena;
+} fr_operator_table;
+
+/* On FR_OK the caller frees the table by fr_operator_table_free. */
+FR_API FR_MUST_USE fr_status fr_profile_by_operator(fr_ctx *ctx, const fr_profile *p,
+                                                    fr_operator_table *out);
+FR_API void fr_operator_table_free(fr_operator_table *t);
+
+/* --- workers of this machine ------------------------------------------------------------------ */
+
 /* Seconds that n workers take to add up a block of gradients; over a team, all of its processes
  * together, equally many workers in each. */
 FR_API FR_MUST_USE fr_status fr_probe_sum(fr_ctx *ctx, const fr_transport *transport, fr_team *team,

@@ -96,6 +96,8 @@ FR_API void fr_run_model_measure(fr_run_model *m, int n_workers, double seconds)
 /* Of a micro-batch of so many samples: measured at the first call (with as many at once as there
  * are cores), then kept by the model. Of type fr_profile_fn; user: the fr_run_model. */
 FR_API FR_MUST_USE fr_status fr_run_model_profile(void *user, int batch, const fr_profile **out);
+/* FLOP/s of matrix products of a worker, measured within a second, with as many at once. */
+FR_API FR_MUST_USE fr_status fr_run_model_peak(fr_run_model *m, double *flops_per_s);
 
 /* A config that begins with a comment that begins with this is a plan; runs of it keep the comment.
  */

@@ -146,37 +146,35 @@ static fr_status read_profile(fr__setup *s, int batch, const fr_profile **out)
     return status;
 }
 
-/* All cores run the same probe; one of them is a device of speed 1. */
+/* Workers that measure at once: n_workers, or those of all cores. One is a device of speed 1. */
+static int describe_workers(const fr__setup *s, int n_workers, fr_probe_desc *d)
+{
+    *d = describe(s);
+    int n = n_workers > 0 ? n_workers : fr__cpu_count() / d->n_threads;
+    if (n < 1) n = 1;
+    d->pin = s->settings.pin && n * d->n_threads <= fr__cpu_count();
+    return n;
+}
+
 static fr_status measure_model(fr__setup *s, int batch, int n_workers, double seconds,
                                const fr_profile **out)
 {
-    fr_probe_desc d = describe(s);
-    int n = n_workers > 0 ? n_workers : fr__cpu_count() / d.n_threads;
-    if (n < 1) n = 1;
+    fr_probe_desc d;
+    int n = describe_workers(s, n_workers, &d);
     d.batch = batch;
     d.n_micro = (int)(s->settings.batch / batch) < 4 ? (int)(s->settings.batch / batch) : 4;
     if (d.n_micro < 1) d.n_micro = 1;
     d.update_in_backward = s->settings.clip_norm == 0;
     if (seconds == 0) seconds = s->settings.forecast_s;
     d.seconds = seconds > 0 ? seconds : PROFILE_S;
-    fr_probe_desc *all = FR_NEW_ARRAY(fr_probe_desc, n);
-    const fr_profile **found = FR_NEW_ARRAY(const fr_profile *, n);
-    fr_status status = all && found ? FR_OK : fr__no_memory(s->ctx, (size_t)n, "a profile");
-    for (int i = 0; i < n && status == FR_OK; i++) {
-        all[i] = d;
-        all[i].pin = s->settings.pin && n * d.n_threads <= fr__cpu_count();
-        all[i].first_cpu = i * d.n_threads;
-    }
-    if (status == FR_OK) status = fr_probe_nodes(s->ctx, n, all, found);
-    for (int i = 0; found && i < n; i++) {
-        if (i == 0 && status == FR_OK)
-            *out = found[i];
-        else
-            fr_profile_free(found[i]);
-    }
-    fr__free(all);
-    fr__free(found);
-    return status;
+    return fr_probe_copies(s->ctx, n, &d, out);
+}
+
+fr_status fr__run_peak(fr__setup *s, int n_workers, double *flops_per_s)
+{
+    fr_probe_desc d;
+    int n = describe_workers(s, n_workers, &d);
+    return fr_probe_peak(s->ctx, n, &d, flops_per_s);
 }
 
 fr_status fr__run_profile(fr__setup *s, int batch, int n_workers, double seconds,

@@ -53,6 +53,8 @@ double fr__forecast_s(const fr__time_forecast *f);
  * once (0: on all cores) for `seconds` (0: as long as for a forecast). */
 fr_status fr__run_profile(fr__setup *s, int batch, int n_workers, double seconds,
                           const fr_profile **out);
+/* FLOP/s of matrix products of one worker, measured by as many workers at once. */
+fr_status fr__run_peak(fr__setup *s, int n_workers, double *flops_per_s);
 /* Does the profile describe this model, node by node? */
 fr_status fr__profile_check(fr__setup *s, const fr_profile *p, const char *path);
 

@@ -66,3 +66,8 @@ fr_status fr_run_model_profile(void *user, int batch, const fr_profile **out)
     *out = p;
     return FR_OK;
 }
+
+fr_status fr_run_model_peak(fr_run_model *m, double *flops_per_s)
+{
+    return fr__run_peak(&m->setup, m->n_workers, flops_per_s);
+}

@@ -329,3 +329,21 @@ fr_status fr_probe_nodes(fr_ctx *ctx, int n, const fr_probe_desc *desc, const fr
     fr__free(threads);
     return status;
 }
+
+fr_status fr_probe_copies(fr_ctx *ctx, int n, const fr_probe_desc *desc, const fr_profile **out)
+{
+    *out = NULL;
+    fr_probe_desc *all = FR_NEW_ARRAY(fr_probe_desc, n);
+    const fr_profile **found = FR_NEW_ARRAY(const fr_profile *, n);
+    fr_status status = all && found ? FR_OK : fr__no_memory(ctx, (size_t)n, "a profile");
+    for (int i = 0; i < n && status == FR_OK; i++) {
+        all[i] = *desc;
+        all[i].first_cpu += i * desc->n_threads;
+    }
+    if (status == FR_OK) status = fr_probe_nodes(ctx, n, all, found);
+    if (status == FR_OK) *out = found[0];
+    for (int i = 1; i < n && found; i++) fr_profile_free(found[i]);
+    fr__free(all);
+    fr__free(found);
+    return status;
+}

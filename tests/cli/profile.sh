@@ -53,6 +53,51 @@ awk '/half/ { f = gsub(/=/, ""); b = gsub(/#/, "") } /whole/ { g = gsub(/=/, "")
     fail "the bars are not to scale"
 grep -q 'whole .* 6.000 *66.7 ' out || fail "time or share is wrong"
 
+# --- by kind of operator: a file's numbers (GF/s = operations / time, the projection at the best
+# rate of the kind), and a measured model, whose rows are the whole step
+cat >kinds.json <<'JSON'
+{"format": 1, "model": "two", "batch": 4, "n_micro": 2, "step_s": 0.020, "nodes": [
+ {"name": "x", "about": "input (8)", "is_input": true, "forward_s": 0, "backward_s": 0, "output_bytes": 4, "param_bytes": 0},
+ {"name": "a", "about": "linear (8)", "forward_s": 0.001, "backward_s": 0.003, "back_input_s": 0.001, "back_weight_s": 0.002, "update_s": 0.002, "flops": 4e6, "output_bytes": 4, "param_bytes": 8, "inputs": ["x"]},
+ {"name": "b", "about": "relu (8)", "forward_s": 0, "backward_s": 0, "flops": 4e6, "output_bytes": 4, "param_bytes": 0, "inputs": ["a"]},
+ {"name": "c", "about": "linear (8)", "forward_s": 0.001, "backward_s": 0.001, "flops": 2e6, "output_bytes": 4, "param_bytes": 0, "inputs": ["b"]},
+ {"name": "d", "about": "linear (8)", "forward_s": 0.0005, "backward_s": 0.0005, "flops": 3e6, "output_bytes": 4, "param_bytes": 0, "inputs": ["c"]}]}
+JSON
+run 0 profile --read kinds.json --by operator
+grep -qE '^linear\+relu +2 +2.000 +2.000 +4.000 +8.000 +40.0 +2.00 +- +8.000$' out ||
+    fail "a kernel of two nodes is wrong"
+grep -qE '^linear +4 +3.000 +1.500 +1.500 +6.000 +30.0 +1.67 +- +3.333$' out ||
+    fail "GF/s or the projection is wrong"
+grep -qE '^update +1 +- +- +- +2.000 +10.0 +- +- +2.000$' out || fail "no update"
+grep -qE '^other +- +- +- +- +4.000 +20.0 +- +- +4.000$' out || fail "the rest of the step is lost"
+grep -qE '^all +- +- +- +- +20.000 +100.0 +1.30 +- +17.333$' out || fail "no sum"
+run 0 profile mlp.yaml --seconds 0.05 --by operator --out by.json
+for text in 'linear+relu ' 'cross_entropy ' 'update ' 'GF/s' 'projected' 'peak: '; do
+    grep -qF -- "$text" out || fail "the table does not say '$text'"
+done
+run 0 profile --read by.json --format json
+cmp -s out by.json || fail "--by operator --out does not write the profile"
+run 0 profile mlp.yaml --seconds 0.05 --by operator --json
+tr -d ' ,"' <out | awk -F: '
+    $1 == "step_s" { step = $2 }
+    $1 == "kind" { kind = $2; n++ }
+    $1 == "total_s" { total = $2; sum += $2 }
+    $1 == "flops" { flops = $2 }
+    $1 == "flops_per_s" && $2 != "null" {
+        d = $2 * total / flops - 1; if (d > 1e-9 || d < -1e-9) { print kind ": GF/s"; bad = 1 } }
+    $1 == "projected_s" && kind && $2 > total { print kind ": projected above measured"; bad = 1 }
+    $1 == "peak_flops_per_s" && !($2 > 0) { print "no peak"; bad = 1 }
+    END { if (sum < 0.95 * step || n < 4) { print "rows: " sum " of " step; bad = 1 }; exit bad }' \
+    >wrong || fail "the rows of the table: $(cat wrong)"
+run 2 profile mlp.yaml --by layer
+says 'layer' 'node and operator'
+run 2 profile mlp.yaml --by operator --format pipedream
+says '--by operator'
+run 2 profile mlp.yaml --by operator --sizes all
+says '--batch'
+run 2 profile --cluster --by operator
+says '--cluster goes with'
+
 # --- refused
 run 2 profile
 says 'give a config'
