@@ -94,7 +94,8 @@ def measure(a, model, cluster, scratch):
     base, plan = os.path.join(scratch, "base.yaml"), os.path.join(scratch, "plan.yaml")
     harness.write_config(base, net, a.steps, {"method": "single"}, 1, True)
     profile = harness.profile(forerun, base, os.path.join(scratch, "profile.json"))
-    harness.run([forerun, "plan", base, "--cluster", path, "--profile", profile, "--out", plan])
+    harness.run([forerun, "plan", base, "--cluster", path, "--profile", profile, "--async",
+                 "--out", plan])
     results["plan"] = train(forerun, plan, profile, os.path.join(scratch, "plan"))
     for name, (parallel, micro) in by_hand(n, net["batch"]).items():
         config = os.path.join(scratch, "hand.yaml")

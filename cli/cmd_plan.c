@@ -96,8 +96,8 @@ static const char *read_levels(const plan_wishes *o, double *machines, double *b
             return "--machines: expected whole numbers up to 1000000";
     int m = o->bandwidth ? read_numbers(o->bandwidth, bandwidth) : 0;
     if (m != n) return "--bandwidth: expected bytes/s, one number for each of --machines, as 1e9";
-    if (o->methods || o->sync || o->out || o->cluster || o->sets.n || o->devices)
-        return "--methods, --sync, --out, --cluster, --set, --devices: only with a config";
+    if (o->methods || o->sync || o->async || o->out || o->cluster || o->sets.n || o->devices)
+        return "--methods, --sync, --async, --out, --cluster, --set, --devices: only with a config";
     *n_levels = n;
     return NULL;
 }
@@ -110,6 +110,11 @@ static const char *complaint(const plan_wishes *o)
     if (o->config && !o->cluster) return "no cluster given (--cluster FILE)";
     if (o->config && (o->machines || o->bandwidth))
         return "--machines, --bandwidth: only without a config; the cluster file has both";
+    if (o->sync && o->async) return "--sync or --async, not both";
+    if (o->methods && (o->sync || o->async))
+        return "--methods names all that may be chosen: leave --sync and --async out";
+    if (o->async && o->planner)
+        return "--async or --planner, not both: a planner does not choose the method";
     if (o->methods && o->planner)
         return "--methods or --planner, not both: a planner does not choose the method";
     return NULL;
@@ -151,8 +156,10 @@ static const cli_option options[] = {
     {"cluster", "FILE", "the machines (docs/cluster.md)", CLI_TEXT, AT(cluster)},
     {"profile", "FILE", "JSON of forerun profile, or PipeDream's text (else measured)", CLI_TEXT,
      AT(profile)},
-    {"methods", "A,B", "choose among these only (all)", CLI_TEXT, AT(methods)},
-    {"sync", NULL, "only methods with the weights of one worker", CLI_FLAG, AT(sync)},
+    {"methods", "A,B", "choose among these only", CLI_TEXT, AT(methods)},
+    {"async", NULL, "asynchronous methods too: their weights are not those of one worker", CLI_FLAG,
+     AT(async)},
+    {"sync", NULL, "only methods with the weights of one worker (the default)", CLI_FLAG, AT(sync)},
     {"devices", "N", "use at most this many devices (all)", CLI_COUNT, AT(devices)},
     {"all", NULL, "use all devices, even if fewer are as fast", CLI_FLAG, AT(all)},
     {"no-recompute", NULL, "never recompute activations", CLI_FLAG, AT(no_recompute)},
@@ -192,13 +199,15 @@ static int run(const cli_verb *verb, int argc, char **argv)
 
 const cli_verb cli_plan = {
     .name = "plan",
-    .usage = "plan CONFIG --cluster FILE [--methods A,B | --sync] [--out plan.yaml]\n"
+    .usage = "plan CONFIG --cluster FILE [--async | --methods A,B] [--out plan.yaml]\n"
              "       forerun plan CONFIG --cluster FILE --planner NAME [--out plan.yaml]\n"
              "       forerun plan --profile FILE --machines N --bandwidth B [--planner NAME]",
     .summary = "find the fastest method, stages and devices before the first step",
     .text = "With a config: every method, number of stages, replicas and micro-batches is\n"
             "estimated, the promising ones are simulated on the cluster, and the fastest that\n"
-            "fits is printed with the reasons. --out writes it as a config to edit or to train.\n"
+            "fits is printed with the reasons, and for each other method why it lost. Methods\n"
+            "whose weights are not those of one worker are weighed with --async only: they may\n"
+            "learn less per update. --out writes a config to edit or to train.\n"
             "With --planner, or from a profile alone, one planner makes one layout\n"
             "(docs/plan.md).\n",
     .argument = "CONFIG",

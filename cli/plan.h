@@ -10,7 +10,7 @@ typedef struct plan_wishes {
     cli_list sets;
     int64_t devices, stages, replicas, micro;
     double memory, seconds;
-    bool contiguous, sync, all, no_recompute, is_quiet, want_json;
+    bool contiguous, sync, async, all, no_recompute, is_quiet, want_json;
 } plan_wishes;
 
 /* With a config: one planner, or the whole choice (plan_config.c). */

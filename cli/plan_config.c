@@ -52,13 +52,26 @@ static fr_status named_methods(fr_ctx *ctx, const char *names, fr_plan_method *t
     return *n ? FR_OK : fr_fail(ctx, FR_INVALID, "--methods: no method is named");
 }
 
+/* Why a method is not weighed unless --methods names it; NULL: it is. Unasked, a plan names methods
+ * with the weights of one worker only: a faster update that teaches less is no gain. */
+static const char *left_out(const fr_method *m, const plan_wishes *o)
+{
+    bool is_async = !fr_generator_find(m->generator)->is_flush;
+    if (is_async && !o->async) return "asynchronous: not asked for with --async";
+    if (m->sync) return "does not sum gradients at every update, which a plan cannot forecast";
+    if (m->optimizer) return "made for one optimizer: not asked for with --methods";
+    return m->is_by_name
+               ? "stale weights, or an accuracy not shown yet: not asked for with --methods"
+               : NULL;
+}
+
 static fr_status choose_methods(fr_ctx *ctx, const plan_wishes *o, fr_plan_method *to, int *n)
 {
     *n = 0;
     if (o->methods) return named_methods(ctx, o->methods, to, n);
-    for (int k = 0; k <= (o->sync ? 0 : 2); k++)
+    for (int k = 0; k <= 2; k++)
         for (const fr_method *const *m = fr_method_list(); *m && *n < MAX_METHODS; m++)
-            if (rank(*m) == k && !(*m)->sync && !(*m)->optimizer) add_method(to, n, *m);
+            if (rank(*m) == k && !left_out(*m, o)) add_method(to, n, *m);
     return FR_OK;
 }
 
@@ -171,7 +184,23 @@ static void print_replicas(const fr_candidate *c, char *text, size_t room)
         n += (size_t)snprintf(text + n, room - n, "%s%d", s ? "," : "", c->replicas[s]);
 }
 
-static void print_choice(const fr_choice *choice)
+/* For each method that is not the best: its name and why. */
+static void each_lost(const plan_wishes *o, const fr_choice_desc *d, const fr_choice *choice,
+                      void (*tell)(void *user, const char *method, const char *why), void *user)
+{
+    for (int i = 0; i < d->n_methods; i++)
+        if (choice->lost[i]) tell(user, d->methods[i].name, choice->lost[i]);
+    for (const fr_method *const *m = fr_method_list(); *m && !o->methods; m++)
+        if (left_out(*m, o)) tell(user, (*m)->name, left_out(*m, o));
+}
+
+static void print_lost(void *user, const char *method, const char *why)
+{
+    (void)user;
+    printf("  %-15s %s\n", method, why);
+}
+
+static void print_choice(const plan_wishes *o, const fr_choice_desc *d, const fr_choice *choice)
 {
     char replicas[64];
     printf("%-15s %6s %8s %7s %7s %11s %11s %7s %9s  %s\n", "method", "stages", "replicas",
@@ -186,6 +215,8 @@ static void print_choice(const fr_choice *choice)
     }
     printf("\n%s\n", choice->why);
     printf("layout: %s\n", choice->at[0].why);
+    printf("not chosen:\n");
+    each_lost(o, d, choice, print_lost, NULL);
 }
 
 static json_t *pack_ints(int n, const int *values)
@@ -212,14 +243,21 @@ static json_t *pack_candidate(const fr_candidate *c)
         "recompute", recompute, "memory_bytes", memory, "why", c->why);
 }
 
-static void print_choice_json(const fr_choice *choice)
+static void pack_lost(void *list, const char *method, const char *why)
 {
-    json_t *candidates = json_array();
+    json_array_append_new(list, json_pack("{ss ss}", "method", method, "why", why));
+}
+
+static void print_choice_json(const plan_wishes *o, const fr_choice_desc *d,
+                              const fr_choice *choice)
+{
+    json_t *candidates = json_array(), *lost = json_array();
+    each_lost(o, d, choice, pack_lost, lost);
     for (int i = 0; i < choice->n; i++)
         if (choice->at[i].fits) json_array_append_new(candidates, pack_candidate(&choice->at[i]));
-    json_print_line(json_pack("{sb so si si ss}", "simulated", true, "candidates", candidates,
+    json_print_line(json_pack("{sb so si si ss so}", "simulated", true, "candidates", candidates,
                               "tried", choice->n_tried, "too_large", choice->n_too_large, "why",
-                              choice->why));
+                              choice->why, "lost", lost));
 }
 
 /* The head of a plan file. */
@@ -253,7 +291,7 @@ static fr_status choose(fr_ctx *ctx, const plan_wishes *o, const fr_cluster *clu
                         .may_recompute = !o->no_recompute};
     FR_TRY(choose_methods(ctx, o, methods, &d.n_methods));
     FR_TRY(fr_plan_choose(ctx, &d, &choice));
-    (strcmp(o->format, "json") == 0 ? print_choice_json : print_choice)(choice);
+    (strcmp(o->format, "json") == 0 ? print_choice_json : print_choice)(o, &d, choice);
     fr_status status = FR_OK;
     if (o->out) {
         char comment[8192];

@@ -116,7 +116,8 @@ typedef struct fr_choice {
     int n;
     fr_candidate *at; /* best first; those that do not fit come last */
     int n_tried, n_too_large;
-    char why[2048]; /* for people: best, runner-up, what decided */
+    char why[2048];    /* for people: best, runner-up, what decided */
+    const char **lost; /* [method of the desc]: why it is not the best, a line; NULL: it is */
     void *arena;
 } fr_choice;
 

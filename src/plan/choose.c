@@ -13,7 +13,6 @@
 
 enum { MOST_MISSES = 40, MOST_MOVES = 60 };
 enum { N_FIRST = 3, MOST_STARTS = 12, FEW_DEVICES = 16, MANY_DEVICES = 256 };
-static const double most_instructions = 1e7; /* of a kind */
 
 /* --- setting up ------------------------------------------------------------------------------- */
 
@@ -87,7 +86,7 @@ static fr_status try_option(struct fr__chooser *c, const struct fr__option *o, s
     const bool is_quick = c->n_devices <= FEW_DEVICES;
     const int most_misses = o->is_variant && is_quick ? 5 * MOST_MISSES : MOST_MISSES;
     if (best && (o->bound >= best->s_per_batch || k->n_misses >= most_misses ||
-                 k->walked > most_instructions))
+                 k->walked > c->most_instructions))
         return FR_OK;
     k->walked += fr__choose_cost(c, o);
     FR_TRY(fr__choose_try(c, o, o->method, o->cuts, &out));
@@ -158,12 +157,12 @@ static fr_status improve(struct fr__chooser *c)
             const struct fr__outcome *start = NULL;
             if (n < N_FIRST) start = next_best(c, class, true, taken, n);
             if (!start) start = next_best(c, class, false, taken, n);
-            if (!start || walked > most_instructions) break;
+            if (!start || walked > c->most_instructions) break;
             taken[n] = *start;
             struct fr__outcome best = *start;
             const double each = fr__choose_cost(c, best.option);
             const int before = c->n_tried;
-            FR_TRY(fr__choose_refine(c, &best, (int)fmin(MOST_MOVES, most_instructions / each)));
+            FR_TRY(fr__choose_refine(c, &best, (int)fmin(MOST_MOVES, c->most_instructions / each)));
             walked += each * (c->n_tried - before);
             if (!fr__vec_push(&c->outcomes, best))
                 return fr__no_memory(c->ctx, sizeof best, "layouts");
@@ -219,6 +218,18 @@ static bool fill_candidate(struct fr__chooser *c, const struct fr__outcome *at, 
     return true;
 }
 
+static fr_status fill_losses(struct fr__chooser *c, fr_choice *choice)
+{
+    choice->lost = FR_ARENA_ARRAY(c->arena, const char *, c->d->n_methods);
+    if (!choice->lost) return fr__no_memory(c->ctx, sizeof(char *), "candidates");
+    for (int m = 0; m < c->d->n_methods; m++) {
+        if (m == c->outcomes.at[0].method) continue;
+        choice->lost[m] = fr__choose_loss(c, m);
+        if (!choice->lost[m]) return fr__no_memory(c->ctx, sizeof(char *), "candidates");
+    }
+    return FR_OK;
+}
+
 static fr_status fill_choice(struct fr__chooser *c, fr_choice *choice)
 {
     int room = c->d->n_kept > 0 ? c->d->n_kept : 10;
@@ -232,7 +243,7 @@ static fr_status fill_choice(struct fr__chooser *c, fr_choice *choice)
         bool is_new = true;
         if (at->fits && !best[at->option->class]) best[at->option->class] = at;
         for (int k = 0; k < choice->n; k++) is_new = is_new && !is_like(kept[k], at);
-        if (!is_new || choice->n == room) continue;
+        if (!is_new || choice->n == room || (at->is_extra && choice->n > 0)) continue;
         kept[choice->n] = at;
         if (!fill_candidate(c, at, &choice->at[choice->n++]))
             return fr__no_memory(c->ctx, sizeof(fr_candidate), "candidates");
@@ -245,6 +256,7 @@ static fr_status fill_choice(struct fr__chooser *c, fr_choice *choice)
                        c->n_tried, c->n_devices, c->d->cluster->name,
                        c->n_too_large ? " in memory" : "",
                        c->d->may_recompute ? "" : ", recompute");
+    FR_TRY(fill_losses(c, choice));
     fr__choose_explain(c, best, kept[0], choice->n > 1 ? kept[1] : NULL, choice->why,
                        sizeof choice->why);
     return FR_OK;
@@ -262,7 +274,7 @@ fr_status fr_plan_choose(fr_ctx *ctx, const fr_choice_desc *d, fr_choice **out)
         return fr__no_memory(ctx, sizeof *choice, "a choice");
     }
     choice->arena = arena;
-    struct fr__chooser c = {.ctx = ctx, .d = d, .arena = arena};
+    struct fr__chooser c = {.ctx = ctx, .d = d, .arena = arena, .most_instructions = 1e7};
     c.n_devices = d->n_devices ? d->n_devices : d->cluster->n_devices;
     for (int k = 0; k < FR__N_CLASSES; k++) kinds[k] = (struct kind){.best = -1};
     fr_status status = find_steps(&c);
@@ -270,6 +282,7 @@ fr_status fr_plan_choose(fr_ctx *ctx, const fr_choice_desc *d, fr_choice **out)
     if (status == FR_OK) status = fr__choose_options(&c);
     if (status == FR_OK) status = try_options(&c, kinds);
     if (status == FR_OK) status = improve(&c);
+    if (status == FR_OK) status = fr__choose_complete(&c);
     if (status == FR_OK) status = fill_choice(&c, choice);
     fini(&c);
     if (status == FR_OK)

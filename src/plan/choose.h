@@ -1,10 +1,12 @@
 /* choose.h -- the parts of the whole choice: which stage on which device (choose_devices.c), cuts
  * for them (choose_cuts.c), what to expect of a layout (choose_weigh.c), all layouts worth a try
  * (choose_options.c), what each comes to in the simulator (choose_try.c), changes to the best of
- * them (choose_move.c), and the reasons in words (choose_why.c). */
+ * them (choose_move.c), why each method lost (choose_loss.c), and the reasons in words
+ * (choose_why.c). */
 #ifndef FR_PLAN_CHOOSE_H
 #define FR_PLAN_CHOOSE_H
 
+#include "base/text.h"
 #include "base/vec.h"
 #include "plan/internal.h"
 
@@ -68,7 +70,8 @@ struct fr__outcome {
     size_t *memory;                   /* [worker] */
     size_t peak;
     bool fits;
-    int n_moves; /* of cuts, by the simulator */
+    int n_moves;   /* of cuts, by the simulator */
+    bool is_extra; /* tried to say why its method lost */
 };
 
 /* The result of a layout; the search returns to some of them. */
@@ -89,6 +92,7 @@ struct fr__chooser {
     FR_VEC(struct fr__outcome) outcomes;
     FR_VEC(struct fr__known) known;
     int n_tried, n_too_large;
+    double most_instructions; /* walked in the simulator for one kind of layouts */
     /* Which devices to take, from fr__choose_devices on: */
     bool has_choice; /* devices or their links differ */
     bool is_even;    /* devices are alike, and so are the boxes that hold them */
@@ -132,6 +136,8 @@ fr_status fr__choose_weigh(struct fr__chooser *c, struct fr__option *o);
 fr_status fr__choose_climb(struct fr__chooser *c, struct fr__option *o, double *budget);
 /* Fill c->options. */
 fr_status fr__choose_options(struct fr__chooser *c);
+/* Have both the same schedule, and so take the same time? */
+bool fr__choose_is_twin(const struct fr__chooser *c, int a, int b);
 /* Can the method run on so many stages, replicas, micro-batches? */
 bool fr__choose_can(const struct fr__chooser *c, int method, const struct fr__option *o);
 /* Simulate an option with these cuts; memory is made to fit by another method with the same
@@ -146,6 +152,13 @@ fr_status fr__choose_fit(struct fr__chooser *c, struct fr__outcome *at);
 double fr__choose_cost(const struct fr__chooser *c, const struct fr__option *o);
 /* Move cuts, and stages to other devices, while that helps, at most `tries` simulations. */
 fr_status fr__choose_refine(struct fr__chooser *c, struct fr__outcome *at, int tries);
+/* After the search: every method that can run has an outcome, if its own layouts were not tried
+ * because others promised more. */
+fr_status fr__choose_complete(struct fr__chooser *c);
+/* Why a method is not the first of the sorted outcomes: one line; NULL: out of memory. */
+const char *fr__choose_loss(struct fr__chooser *c, int method);
+/* "4 stages x 2 replicas, 8 devices, 4 micro-batches" */
+void fr__choose_say_layout(fr__text *t, const struct fr__outcome *at);
 /* Reasons: of a candidate; of the choice, `best`: [class], NULL where there is none. */
 const char *fr__choose_reason(struct fr__chooser *c, const struct fr__outcome *at);
 void fr__choose_explain(const struct fr__chooser *c, const struct fr__outcome *const *best,

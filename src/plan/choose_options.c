@@ -180,16 +180,18 @@ static fr_status add_sizes(struct fr__chooser *c, struct fr__option o, int r)
     return FR_OK;
 }
 
+bool fr__choose_is_twin(const struct fr__chooser *c, int a, int b)
+{
+    const fr_plan_method *x = &c->d->methods[a], *y = &c->d->methods[b];
+    return x->generator == y->generator && x->chunks == y->chunks &&
+           x->max_stages == y->max_stages && x->wants_replicas == y->wants_replicas;
+}
+
 /* Is it the first of those with its schedule? */
 static bool stands_for_itself(const struct fr__chooser *c, int method)
 {
-    const fr_plan_method *m = &c->d->methods[method];
-    for (int i = 0; i < method; i++) {
-        const fr_plan_method *o = &c->d->methods[i];
-        if (o->generator == m->generator && o->chunks == m->chunks &&
-            o->max_stages == m->max_stages && o->wants_replicas == m->wants_replicas)
-            return false;
-    }
+    for (int i = 0; i < method; i++)
+        if (fr__choose_is_twin(c, i, method)) return false;
     return true;
 }
 

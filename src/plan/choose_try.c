@@ -139,14 +139,10 @@ static fr_status simulate(struct fr__chooser *c, const fr_spread *s, struct fr__
 static fr_status try_methods(struct fr__chooser *c, struct fr__outcome *at, fr_spread *s)
 {
     const int asked = at->method;
-    const fr_plan_method *m = &c->d->methods[asked];
     for (int more = 0; more <= (c->d->may_recompute ? 1 : 0); more++)
         for (int i = 0; i < c->d->n_methods; i++) {
             int method = (asked + i) % c->d->n_methods;
-            const fr_plan_method *other = &c->d->methods[method];
-            if (other->generator != m->generator || other->chunks != m->chunks ||
-                other->max_stages != m->max_stages || other->wants_replicas != m->wants_replicas ||
-                !fr__choose_can(c, method, at->option))
+            if (!fr__choose_is_twin(c, asked, method) || !fr__choose_can(c, method, at->option))
                 continue;
             at->method = method;
             FR_TRY(make_fit(c, at, more, s));

@@ -1,5 +1,4 @@
 /* choose_why.c -- the choice in words. */
-#include "base/text.h"
 #include "plan/choose.h"
 
 #include <stdio.h>
@@ -10,14 +9,13 @@ static void say_time(fr__text *t, double seconds)
     fr__text_printf(t, "%.4g %s", seconds < 1 ? seconds * 1e3 : seconds, seconds < 1 ? "ms" : "s");
 }
 
-static void say_layout(fr__text *t, const struct fr__chooser *c, const struct fr__outcome *at)
+void fr__choose_say_layout(fr__text *t, const struct fr__outcome *at)
 {
     const struct fr__option *o = at->option;
     bool is_uniform = true;
     for (int s = 1; s < o->n_stages; s++)
         is_uniform = is_uniform && o->replicas[s] == o->replicas[0];
-    fr__text_printf(t, "%s, %d stage%s", c->d->methods[at->method].name, o->n_stages,
-                    o->n_stages == 1 ? "" : "s");
+    fr__text_printf(t, "%d stage%s", o->n_stages, o->n_stages == 1 ? "" : "s");
     if (o->chunks > 1) fr__text_printf(t, " (%d a device)", o->chunks);
     if (is_uniform) {
         if (o->replicas[0] > 1) fr__text_printf(t, " x %d replicas", o->replicas[0]);
@@ -30,6 +28,12 @@ static void say_layout(fr__text *t, const struct fr__chooser *c, const struct fr
     fr__text_printf(t, ", %d device%s, %d micro-batch%s", o->n_workers,
                     o->n_workers == 1 ? "" : "s", o->size->n_micro,
                     o->size->n_micro == 1 ? "" : "es");
+}
+
+static void say_layout(fr__text *t, const struct fr__chooser *c, const struct fr__outcome *at)
+{
+    fr__text_printf(t, "%s, ", c->d->methods[at->method].name);
+    fr__choose_say_layout(t, at);
 }
 
 /* Only where they are not the first ones in order. */

@@ -85,8 +85,38 @@ run 0 simulate plan.yaml --json --batches 200 --set train.steps=200
 near "$(value s_per_batch)" "$predicted" "what was planned and what is simulated"
 run 0 train plan.yaml --set train.steps=4 --out planned
 grep -q EMULATED err || fail "the plan does not run on its cluster"
-run 0 plan net.yaml --cluster box.yaml --profile cost.json --sync --format json
-! grep -q '"asynchronous": true' out || fail "--sync"
+# Asynchronous methods are weighed if asked for, and every method is chosen or has a line that says
+# why not.
+all=$("$forerun" methods --json | sed "/^ \]/q" | grep -o '"name": "[^"]*"' | cut -d'"' -f4)
+[ "$(wc -l <<<"$all")" -gt 15 ] || fail "no list of methods"
+for option in '' --sync --async; do
+    run 0 plan net.yaml --cluster box.yaml --profile cost.json $option --json
+    cp out choice.json
+    run 0 plan net.yaml --cluster box.yaml --profile cost.json $option
+    best=$(sed -n 's/^best: \([^,]*\),.*/\1/p' out)
+    for method in $all; do
+        lines=$(sed '1,/^not chosen:/d' out | grep -cE "^  $method +[a-z]" || true)
+        same "$lines" $([ $method = "$best" ] && echo 0 || echo 1) "lines of $method ($option)"
+        said=$(grep -o "{\"method\": \"$method\", \"why\": \"[^\"]*\"}" choice.json | wc -l)
+        same "$said" "$lines" "reasons of $method in JSON ($option)"
+    done
+    if [ "$option" = --async ]; then
+        grep -qE '^best: spectrain|^  spectrain +(slower|as fast)' out || fail "--async"
+        ! grep -q 'not asked for with --async' out || fail "--async was asked for"
+    else
+        ! grep -q '"asynchronous": true' choice.json || fail "asynchronous methods unasked ($option)"
+        grep -qE '^  spectrain +asynchronous: not asked for with --async$' out ||
+            fail "it does not say why spectrain is left out ($option)"
+    fi
+done
+run 2 plan net.yaml --cluster box.yaml --profile cost.json --sync --async
+says "not both"
+run 2 plan net.yaml --cluster box.yaml --profile cost.json --methods 1f1b --async
+says "--methods"
+run 2 plan net.yaml --cluster box.yaml --profile cost.json --planner exact --async
+says "--planner"
+run 0 plan net.yaml --cluster box.yaml --profile cost.json --methods spectrain,1f1b
+! grep -q 'not asked for' out || fail "--methods: a line of a method that was not named"
 run 0 plan net.yaml --cluster box.yaml --profile cost.json --methods 1f1b,gpipe --format json
 ! grep -o '"method": "[^"]*"' out | grep -qv '"1f1b"\|"gpipe"' || fail "--methods"
 run 0 plan net.yaml --cluster box.yaml --profile cost.json --devices 1 --format json

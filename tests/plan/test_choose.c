@@ -295,6 +295,58 @@ static void memory_decides(void **state)
     model_fini(&m);
 }
 
+static const char *loss(const fr_choice *c, const fr_plan_method *list, const char *name)
+{
+    int i = 0;
+    while (strcmp(list[i].name, name) != 0) i++;
+    return c->lost[i] ? c->lost[i] : "";
+}
+
+/* Every method but the best has a line: by how much it is slower, or why it cannot be. */
+static void methods_lose_for_reasons(void **state)
+{
+    fr_ctx *ctx = *state;
+    struct model m;
+    fr_plan_method list[16];
+    const int batch = 64, n = methods(list, true);
+    model_init(&m, ctx, 1e-3, 1000, 20 << 20);
+    fr_cluster *cluster = flat(ctx, 4, 1e8, 0);
+    fr_choice *c = choose(ctx, &m, cluster, batch, true, FR_OK);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(c->lost[i] == NULL, strcmp(list[i].name, c->at[0].method) == 0);
+    assert_string_equal(loss(c, list, "pipedream"), "as fast as spectrain, which comes first");
+    for (int i = 0; i < n; i++) {
+        double said;
+        if (c->lost[i] && sscanf(c->lost[i], "slower by %lf %%", &said) == 1)
+            assert_true(said > 0);
+        else
+            assert_true(list[i].is_allowed_async);
+    }
+    double alone = by_hand(ctx, &m, cluster, &list[0], 1, 1, 1, batch), said;
+    assert_int_equal(sscanf(loss(c, list, "single"), "slower by %lf %%: 1 stage, 1 device", &said),
+                     1);
+    assert_true(fabs(said - 100 * (alone / c->at[0].s_per_batch - 1)) <= 0.01 * said);
+    fr_choice_free(c);
+    fr_cluster_free(cluster);
+
+    cluster = flat(ctx, 4, 1e8, 500 << 20); /* 483 MB of weights, three blocks of each */
+    c = choose(ctx, &m, cluster, batch, true, FR_OK);
+    assert_string_equal(loss(c, list, "single"), "does not fit in memory");
+    assert_string_equal(loss(c, list, "dp"), "does not fit in memory");
+    assert_non_null(strstr(loss(c, list, "gpipe"), "slower by "));
+    fr_choice_free(c);
+    fr_cluster_free(cluster);
+
+    cluster = flat(ctx, 1, 1e8, 0);
+    c = choose(ctx, &m, cluster, batch, true, FR_OK);
+    assert_string_equal(c->at[0].method, "single");
+    assert_non_null(strstr(loss(c, list, "dp"), "cannot run "));
+    assert_non_null(strstr(loss(c, list, "spectrain"), "cannot run "));
+    fr_choice_free(c);
+    fr_cluster_free(cluster);
+    model_fini(&m);
+}
+
 /* Boxes of 8 with fast links, slow ones between: 64 devices, and 256. */
 static void grows(void **state)
 {
@@ -343,6 +395,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(weights_want_stages, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_by_hand_is_faster, setup, teardown),
         cmocka_unit_test_setup_teardown(memory_decides, setup, teardown),
+        cmocka_unit_test_setup_teardown(methods_lose_for_reasons, setup, teardown),
         cmocka_unit_test_setup_teardown(grows, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
