@@ -96,8 +96,10 @@ static const char *read_levels(const plan_wishes *o, double *machines, double *b
             return "--machines: expected whole numbers up to 1000000";
     int m = o->bandwidth ? read_numbers(o->bandwidth, bandwidth) : 0;
     if (m != n) return "--bandwidth: expected bytes/s, one number for each of --machines, as 1e9";
-    if (o->methods || o->sync || o->async || o->out || o->cluster || o->sets.n || o->devices)
-        return "--methods, --sync, --async, --out, --cluster, --set, --devices: only with a config";
+    if (o->methods || o->sync || o->async || o->efficiency || o->out || o->cluster || o->sets.n ||
+        o->devices)
+        return "--methods, --sync, --async, --efficiency, --out, --cluster, --set, --devices: only "
+               "with a config";
     *n_levels = n;
     return NULL;
 }
@@ -110,11 +112,10 @@ static const char *complaint(const plan_wishes *o)
     if (o->config && !o->cluster) return "no cluster given (--cluster FILE)";
     if (o->config && (o->machines || o->bandwidth))
         return "--machines, --bandwidth: only without a config; the cluster file has both";
-    if (o->sync && o->async) return "--sync or --async, not both";
-    if (o->methods && (o->sync || o->async))
-        return "--methods names all that may be chosen: leave --sync and --async out";
-    if (o->async && o->planner)
-        return "--async or --planner, not both: a planner does not choose the method";
+    if ((o->sync != 0) + (o->async != 0) + (o->efficiency != NULL) + (o->methods != NULL) > 1)
+        return "--sync, --async, --efficiency or --methods: one of them says which to weigh";
+    if ((o->async || o->efficiency) && o->planner)
+        return "--async, --efficiency or --planner: a planner does not choose the method";
     if (o->methods && o->planner)
         return "--methods or --planner, not both: a planner does not choose the method";
     return NULL;
@@ -159,6 +160,8 @@ static const cli_option options[] = {
     {"methods", "A,B", "choose among these only", CLI_TEXT, AT(methods)},
     {"async", NULL, "asynchronous methods too: their weights are not those of one worker", CLI_FLAG,
      AT(async)},
+    {"efficiency", "FILE", "asynchronous methods that learn as well; A,B: results of efficiency",
+     CLI_TEXT, AT(efficiency)},
     {"sync", NULL, "only methods with the weights of one worker (the default)", CLI_FLAG, AT(sync)},
     {"devices", "N", "use at most this many devices (all)", CLI_COUNT, AT(devices)},
     {"all", NULL, "use all devices, even if fewer are as fast", CLI_FLAG, AT(all)},

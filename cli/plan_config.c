@@ -25,10 +25,11 @@ static void add_method(fr_plan_method *to, int *n, const fr_method *m)
 }
 
 /* If methods take the same time, the first is named. */
+enum { MOST_RANK = 3 };
 static int rank(const fr_method *m)
 {
     if (fr_generator_find(m->generator)->is_flush) return 0;
-    return m->is_preferred ? 1 : m->is_by_name ? 3 : 2;
+    return m->is_preferred ? 1 : m->is_by_name ? MOST_RANK : 2;
 }
 
 static fr_status named_methods(fr_ctx *ctx, const char *names, fr_plan_method *to, int *n)
@@ -54,9 +55,11 @@ static fr_status named_methods(fr_ctx *ctx, const char *names, fr_plan_method *t
 
 /* Why a method is not weighed unless --methods names it; NULL: it is. Unasked, a plan names methods
  * with the weights of one worker only: a faster update that teaches less is no gain. */
-static const char *left_out(const fr_method *m, const plan_wishes *o)
+static const char *left_out(const fr_method *m, const plan_wishes *o, const plan_evidence *e)
 {
     bool is_async = !fr_generator_find(m->generator)->is_flush;
+    const plan_learned *learned = cli_plan_learned(e, m);
+    if (learned) return learned->why[0] ? learned->why : NULL;
     if (is_async && !o->async) return "asynchronous: not asked for with --async";
     if (m->sync) return "does not sum gradients at every update, which a plan cannot forecast";
     if (m->optimizer) return "made for one optimizer: not asked for with --methods";
@@ -65,13 +68,18 @@ static const char *left_out(const fr_method *m, const plan_wishes *o)
                : NULL;
 }
 
-static fr_status choose_methods(fr_ctx *ctx, const plan_wishes *o, fr_plan_method *to, int *n)
+static fr_status choose_methods(fr_ctx *ctx, const plan_wishes *o, const plan_evidence *e,
+                                fr_plan_method *to, int *n)
 {
     *n = 0;
     if (o->methods) return named_methods(ctx, o->methods, to, n);
-    for (int k = 0; k <= 2; k++)
-        for (const fr_method *const *m = fr_method_list(); *m && *n < MAX_METHODS; m++)
-            if (rank(*m) == k && !left_out(*m, o)) add_method(to, n, *m);
+    for (int k = 0; k <= MOST_RANK; k++)
+        for (const fr_method *const *m = fr_method_list(); *m && *n < MAX_METHODS; m++) {
+            if (rank(*m) != k || left_out(*m, o, e)) continue;
+            add_method(to, n, *m);
+            if (cli_plan_learned(e, *m))
+                to[*n - 1].max_stages = cli_plan_learned(e, *m)->max_stages;
+        }
     return FR_OK;
 }
 
@@ -185,13 +193,14 @@ static void print_replicas(const fr_candidate *c, char *text, size_t room)
 }
 
 /* For each method that is not the best: its name and why. */
-static void each_lost(const plan_wishes *o, const fr_choice_desc *d, const fr_choice *choice,
+static void each_lost(const plan_wishes *o, const plan_evidence *e, const fr_choice_desc *d,
+                      const fr_choice *choice,
                       void (*tell)(void *user, const char *method, const char *why), void *user)
 {
     for (int i = 0; i < d->n_methods; i++)
         if (choice->lost[i]) tell(user, d->methods[i].name, choice->lost[i]);
     for (const fr_method *const *m = fr_method_list(); *m && !o->methods; m++)
-        if (left_out(*m, o)) tell(user, (*m)->name, left_out(*m, o));
+        if (left_out(*m, o, e)) tell(user, (*m)->name, left_out(*m, o, e));
 }
 
 static void print_lost(void *user, const char *method, const char *why)
@@ -200,7 +209,8 @@ static void print_lost(void *user, const char *method, const char *why)
     printf("  %-15s %s\n", method, why);
 }
 
-static void print_choice(const plan_wishes *o, const fr_choice_desc *d, const fr_choice *choice)
+static void print_choice(const plan_wishes *o, const plan_evidence *e, const fr_choice_desc *d,
+                         const fr_choice *choice)
 {
     char replicas[64];
     printf("%-15s %6s %8s %7s %7s %11s %11s %7s %9s  %s\n", "method", "stages", "replicas",
@@ -216,7 +226,7 @@ static void print_choice(const plan_wishes *o, const fr_choice_desc *d, const fr
     printf("\n%s\n", choice->why);
     printf("layout: %s\n", choice->at[0].why);
     printf("not chosen:\n");
-    each_lost(o, d, choice, print_lost, NULL);
+    each_lost(o, e, d, choice, print_lost, NULL);
 }
 
 static json_t *pack_ints(int n, const int *values)
@@ -248,11 +258,11 @@ static void pack_lost(void *list, const char *method, const char *why)
     json_array_append_new(list, json_pack("{ss ss}", "method", method, "why", why));
 }
 
-static void print_choice_json(const plan_wishes *o, const fr_choice_desc *d,
+static void print_choice_json(const plan_wishes *o, const plan_evidence *e, const fr_choice_desc *d,
                               const fr_choice *choice)
 {
     json_t *candidates = json_array(), *lost = json_array();
-    each_lost(o, d, choice, pack_lost, lost);
+    each_lost(o, e, d, choice, pack_lost, lost);
     for (int i = 0; i < choice->n; i++)
         if (choice->at[i].fits) json_array_append_new(candidates, pack_candidate(&choice->at[i]));
     json_print_line(json_pack("{sb so si si ss so}", "simulated", true, "candidates", candidates,
@@ -289,9 +299,11 @@ static fr_status choose(fr_ctx *ctx, const plan_wishes *o, const fr_cluster *clu
                         .n_devices = (int)o->devices,
                         .all_devices = o->all,
                         .may_recompute = !o->no_recompute};
-    FR_TRY(choose_methods(ctx, o, methods, &d.n_methods));
+    plan_evidence evidence = {0};
+    if (o->efficiency) FR_TRY(cli_plan_read_evidence(ctx, o->efficiency, d.batch, &evidence));
+    FR_TRY(choose_methods(ctx, o, &evidence, methods, &d.n_methods));
     FR_TRY(fr_plan_choose(ctx, &d, &choice));
-    (strcmp(o->format, "json") == 0 ? print_choice_json : print_choice)(o, &d, choice);
+    (strcmp(o->format, "json") == 0 ? print_choice_json : print_choice)(o, &evidence, &d, choice);
     fr_status status = FR_OK;
     if (o->out) {
         char comment[8192];

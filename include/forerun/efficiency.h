@@ -98,6 +98,16 @@ FR_API void fr_efficiency_free(fr_efficiency *e);
  * smallest as for that; NaN above the largest, or where the goal was not reached. */
 FR_API double fr_efficiency_epochs(const fr_efficiency *e, int64_t batch);
 
+/* What OUT/efficiency.json says about one batch. path: the file, or OUT. */
+typedef struct fr_efficiency_result {
+    const fr_method *method;
+    int stages;
+    fr_goal goal;
+    double epochs; /* mean over seeds; NaN: not all reached the goal */
+} fr_efficiency_result;
+FR_API FR_MUST_USE fr_status fr_efficiency_read(fr_ctx *ctx, const char *path, int64_t batch,
+                                                fr_efficiency_result *out);
+
 /* Seconds of an update on so many devices, each (or each pipeline of `ways` devices) with the
  * smallest batch for itself. NaN: not known. */
 typedef struct fr_scaling_point {

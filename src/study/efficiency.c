@@ -96,6 +96,7 @@ static fr_status take_config(fr__study *s)
     const fr_lr_schedule *schedule = fr_lr_find(t->lr.name);
     bool has_every = false;
     for (const char *const *key = schedule->keys; *key; key++) has_every |= !strcmp(*key, "every");
+    s->method = t->method->name, s->stages = (int)t->stages;
     s->n_train = info->n_train;
     s->batch = t->batch, s->micro_batch = t->batch / t->micro;
     s->seed = t->seed, s->lr = t->optim.lr;

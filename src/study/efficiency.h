@@ -14,6 +14,8 @@ typedef struct fr__study {
     fr_arena *arena;
     char file[FR_PATH]; /* OUT/efficiency.json */
     char config[65];    /* SHA-256 of the config's text and the sets */
+    const char *method; /* of the config */
+    int stages;
     int64_t n_train;
     int64_t batch, micro_batch; /* of the config: samples per update, per micro-batch */
     uint64_t seed;

@@ -50,6 +50,8 @@ static void write_all(fr__json *j, const fr__study *s, const fr_goal *goal, int 
 {
     fr__json_object(j, NULL);
     fr__json_text(j, "config_sha256", s->config);
+    fr__json_text(j, "method", s->method);
+    fr__json_int(j, "stages", s->stages);
     fr__json_text(j, "lr_rule", fr_lr_rule_name(s->o->lr_rule));
     fr__json_real(j, "max_epochs", s->max_epochs);
     fr__json_int(j, "evals_per_epoch", s->n_evals);
@@ -149,22 +151,68 @@ static fr_status check_same(const fr__study *s, const json_t *o)
         s->file, other);
 }
 
-fr_status fr__study_load(fr__study *s)
+static fr_status load(fr_ctx *ctx, const char *file, json_t **out)
 {
     unsigned char *data;
     size_t bytes;
     json_error_t error;
-    if (!fr__file_exists(s->file)) return FR_OK;
-    FR_TRY(fr__file_read_regular(s->ctx, s->file, (size_t)1 << 30, &data, &bytes));
-    json_t *o = json_loadb((const char *)data, bytes, JSON_REJECT_DUPLICATES, &error);
+    FR_TRY(fr__file_read_regular(ctx, file, (size_t)1 << 30, &data, &bytes));
+    *out = json_loadb((const char *)data, bytes, JSON_REJECT_DUPLICATES, &error);
     fr__free(data);
-    if (!o)
-        return fr_fail(s->ctx, FR_INVALID, "%s:%d:%d: %s", s->file, error.line, error.column,
-                       error.text);
+    if (*out) return FR_OK;
+    return fr_fail(ctx, FR_INVALID, "%s:%d:%d: %s", file, error.line, error.column, error.text);
+}
+
+fr_status fr__study_load(fr__study *s)
+{
+    json_t *o;
+    if (!fr__file_exists(s->file)) return FR_OK;
+    FR_TRY(load(s->ctx, s->file, &o));
     fr_status status = check_same(s, o);
     const json_t *trials = json_object_get(o, "trials");
     for (size_t i = 0; status == FR_OK && i < json_array_size(trials); i++)
         status = read_trial(s, json_array_get(trials, i));
     json_decref(o);
     return status;
+}
+
+/* --- the epochs of one batch, for a plan ------------------------------------------------------ */
+
+/* What is wrong with it; NULL: nothing. */
+static const char *take_result(const json_t *o, int64_t batch, fr_efficiency_result *out)
+{
+    const json_t *method = json_object_get(o, "method"), *stages = json_object_get(o, "stages");
+    const json_t *target = json_object_get(o, "target"), *value = json_object_get(target, "value");
+    const char *by = json_string_value(json_object_get(target, "by"));
+    const json_t *rows = json_object_get(o, "batches");
+    if (!by || !json_is_number(value) || !json_is_array(rows))
+        return "is not a result of forerun efficiency";
+    if (!json_is_string(method) || !json_is_integer(stages))
+        return "does not name its method; repeat its forerun efficiency, which trains nothing "
+               "twice";
+    out->method = fr_method_find(json_string_value(method));
+    if (!out->method) return "has a method that this Forerun does not have";
+    out->stages = (int)json_integer_value(stages);
+    out->goal.kind = strcmp(by, "loss") == 0 ? FR_GOAL_LOSS : FR_GOAL_ACCURACY;
+    out->goal.value = json_number_value(value);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i), *epochs = json_object_get(row, "epochs");
+        if (json_integer_value(json_object_get(row, "batch")) != batch) continue;
+        out->epochs = json_is_number(epochs) ? json_number_value(epochs) : NAN;
+        return NULL;
+    }
+    return "does not have the mini-batch of the config; add it to --batches of its forerun "
+           "efficiency";
+}
+
+fr_status fr_efficiency_read(fr_ctx *ctx, const char *path, int64_t batch,
+                             fr_efficiency_result *out)
+{
+    char file[FR_PATH];
+    json_t *o;
+    FR_TRY(fr__path(ctx, file, "%s%s", path, fr__dir_exists(path) ? "/efficiency.json" : ""));
+    FR_TRY(load(ctx, file, &o));
+    const char *wrong = take_result(o, batch, out);
+    json_decref(o);
+    return wrong ? fr_fail(ctx, FR_INVALID, "%s %s", file, wrong) : FR_OK;
 }

@@ -15,6 +15,7 @@ grep -qE '^ +128 +0.32 ' out || fail "the rate does not follow the batch"
 [ "$(grep -c '^batch' err)" = 7 ] || fail "expected the goal and six trainings"
 [ ! -d eff/batch-8-seed-3/checkpoint ] || fail "checkpoints are left"
 [ -s eff/batch-8-seed-3/metrics.jsonl ] || fail "no metrics of a trial"
+grep -q '"method": "single",' eff/efficiency.json || fail "the file does not name the method"
 
 # Finished trainings are not repeated; another target is answered from their results.
 cp -r eff/batch-128-seed-4/metrics.jsonl before

@@ -110,11 +110,48 @@ for option in '' --sync --async; do
     fi
 done
 run 2 plan net.yaml --cluster box.yaml --profile cost.json --sync --async
-says "not both"
+says "one of them"
 run 2 plan net.yaml --cluster box.yaml --profile cost.json --methods 1f1b --async
-says "--methods"
+says "one of them"
 run 2 plan net.yaml --cluster box.yaml --profile cost.json --planner exact --async
 says "--planner"
+
+# Or if a measurement shows that a method learns as well, with the stages of that measurement.
+result() { # METHOD EPOCHS [TARGET]
+    echo "{\"method\": \"$1\", \"stages\": 2, \"target\": {\"by\": \"loss\", \"value\": ${3:-0.5}},
+        \"batches\": [{\"batch\": 8, \"epochs\": 1}, {\"batch\": 32, \"epochs\": $2}]}"
+}
+mkdir -p one
+result single 10 >one/efficiency.json
+result spectrain 10.1 >spectrain.json
+result xpipe 12 >xpipe.json
+result pipedream null >pipedream.json
+run 0 plan net.yaml --cluster box.yaml --profile cost.json \
+    --efficiency one,spectrain.json,xpipe.json,pipedream.json
+grep -qE '^best: spectrain|^  spectrain +(slower|as fast)' out || fail "spectrain learns as well"
+! grep -E '^best: spectrain|^  spectrain +slower' out | grep -vq ' 2 stages' ||
+    fail "spectrain with more stages than were measured"
+grep -qE '^  xpipe +asynchronous: took 20 % more epochs than single$' out || fail "xpipe"
+grep -qE '^  pipedream +asynchronous: did not reach the target$' out || fail "pipedream"
+grep -qE '^  pipemare +asynchronous: not asked for with --async$' out || fail "pipemare"
+refused() { run 2 plan net.yaml --cluster box.yaml --profile cost.json --efficiency "$@"; }
+refused spectrain.json
+says "weights of one worker"
+result single 10 0.6 >other.json
+refused other.json,spectrain.json
+says "one --target"
+refused one,box.yaml
+says "box.yaml"
+sed 's/: 32/: 64/' spectrain.json >batch.json
+refused one,batch.json
+says "mini-batch"
+echo '{"target": {"by": "loss", "value": 1}, "batches": []}' >old.json
+refused one,old.json
+says "old.json" "repeat"
+refused one,nowhere
+says "nowhere"
+refused one,spectrain.json --async
+says "one of them"
 run 0 plan net.yaml --cluster box.yaml --profile cost.json --methods spectrain,1f1b
 ! grep -q 'not asked for' out || fail "--methods: a line of a method that was not named"
 run 0 plan net.yaml --cluster box.yaml --profile cost.json --methods 1f1b,gpipe --format json
