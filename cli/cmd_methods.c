@@ -155,8 +155,10 @@ static void print_card(const fr_method *m, const fr_schedule *s, const fr_clock 
            is_markdown ? "" : "\n", s->n_stages, s->n_stages == 1 ? "" : "s", s->n_workers,
            s->n_workers == 1 ? "" : "s", s->n_micro, s->n_micro == 1 ? "" : "es");
     if (s->n_batches == 1)
-        printf("a mini-batch takes %g, workers are idle for %.1f %% of it.\n", c->makespan,
-               100 * (1 - busy / (c->makespan * s->n_workers)));
+        printf("a mini-batch takes %g, workers are idle for %.1f %% of it; each further one takes "
+               "%g, idle for %.1f %%.\n",
+               c->makespan, 100 * (1 - busy / (c->makespan * s->n_workers)), c->period,
+               100 * (1 - busy / (c->period * s->n_workers)));
     else
         printf("a mini-batch takes %g once the pipeline is full; filling and draining it takes %g "
                "more, once per segment.\n",
@@ -178,6 +180,7 @@ static fr_status show(fr_ctx *ctx, const fr_method *m, const fr_update_rule *rul
     if (status == FR_OK) status = fr_schedule_create(ctx, g, &d, &s);
     if (status == FR_OK) status = fr_schedule_check(ctx, s);
     if (status == FR_OK) status = fr_schedule_clock(ctx, s, NULL, &c);
+    if (status == FR_OK) status = fr_schedule_period(ctx, s, NULL, &c.period);
     if (status == FR_OK) {
         weight_versions *r;
         status = versions_create(ctx, s, fr_policy_find(m->policy), &rule->policy_options, &r);

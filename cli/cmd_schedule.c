@@ -1,4 +1,5 @@
 /* cmd_schedule.c -- forerun schedule: prints or checks the instructions of each worker in time. */
+#include "schedule_costs.h"
 #include "term.h"
 #include "weight_versions.h"
 
@@ -13,7 +14,8 @@ static const int64_t unsaid = INT64_MIN;
 typedef struct wishes {
     int64_t stages, micro, chunks, batches, lead; /* 0: not given */
     int64_t columns;                              /* UNSAID: the window's */
-    const char *format, *color, *check, *replicas;
+    const char *format, *color, *check, *replicas, *costs;
+    double link;
     bool want_json;
     const fr_policy *policy; /* of the method; NULL: a generator or a file has none */
     int n_each, *each;       /* numbers of --replicas: one for all stages, or one for each */
@@ -81,6 +83,7 @@ static char *as_verdict(const fr_schedule *s, const fr_clock *c, const wishes *o
     if (s->n_batches > 1) printf(" per mini-batch, %d mini-batches", s->n_batches);
     if (s->is_forward_only) printf(", forward only");
     printf(", makespan %g", c->makespan);
+    if (c->period > 0) printf(", period %g", c->period);
     print_ints("peak live", s->n_workers, c->peak_live);
     printf("\n");
     return nothing;
@@ -104,11 +107,17 @@ static const struct form *find_form(const char *name)
 static fr_status check_and_print(fr_ctx *ctx, const fr_schedule *s, const struct form *form,
                                  const wishes *o)
 {
-    fr_clock c;
+    fr_clock c = {0};
+    schedule_costs costs;
+    char *text = NULL;
     FR_TRY(fr_schedule_check(ctx, s));
-    FR_TRY(fr_schedule_clock(ctx, s, NULL, &c));
-    char *text = form->print(s, &c, o);
+    fr_status status = costs_read(ctx, o->costs, o->link, s->n_stages, &costs);
+    if (status == FR_OK) status = fr_schedule_clock(ctx, s, costs_of(&costs), &c);
+    if (status == FR_OK) status = fr_schedule_period(ctx, s, costs_of(&costs), &c.period);
+    if (status == FR_OK) text = form->print(s, &c, o);
     fr_clock_free(&c);
+    costs_free(&costs);
+    if (status != FR_OK) return status;
     if (!text) return fr_fail(ctx, FR_NO_MEMORY, "out of memory for the text of a schedule");
     if (form == &verdict) return FR_OK;
     fputs(text, stdout);
@@ -239,6 +248,10 @@ static const cli_option options[] = {
      AT(batches)},
     {"replicas", "R", "workers per stage: 2, or one number for each, 3,1 (1; --check: the file's)",
      CLI_TEXT, AT(replicas)},
+    {"costs", "F=..,I=..,W=..,B=..", "times: a number, or one for each stage (1; B: I + W)",
+     CLI_TEXT, AT(costs)},
+    {"link", "T", "time of a transfer between workers; one at a time, either way (0)", CLI_REAL,
+     AT(link)},
     {"format", "grid|text|csv|json|svg", "how to print it; csv is PyTorch's (grid)", CLI_TEXT,
      AT(format)},
     CLI_JSON(AT(want_json)),
@@ -268,13 +281,18 @@ static int run(const cli_verb *verb, int argc, char **argv)
 
 const cli_verb cli_schedule = {
     .name = "schedule",
-    .usage = "schedule METHOD [--stages N] [--micro M] [--chunks V] [--batches B] [--replicas R]\n"
-             "           [--lead C] [--format F]\n"
-             "       forerun schedule --check FILE [--micro M] [--replicas R]",
+    .usage =
+        "schedule METHOD [--stages N] [--micro M] [--chunks V] [--batches B] [--replicas R]\n"
+        "           [--lead C] [--costs F=..,I=..,W=..,B=..] [--link T] [--format F]\n"
+        "       forerun schedule --check FILE [--micro M] [--replicas R] [--costs ..] [--link T]",
     .summary = "print the schedule of each worker, or check a schedule file",
-    .text = "METHOD is a method (forerun methods) or a generator (docs/schedules.md). Times: F, I\n"
-            "and W take 1, B takes 2, transfers nothing. For an invalid file the command prints a\n"
-            "counter-example with worker, step and instruction, and exits with code 2.\n",
+    .text =
+        "METHOD is a method (forerun methods) or a generator (docs/schedules.md). Times: F, I\n"
+        "and W take 1, B takes I and W, transfers nothing; --costs and --link change that. The\n"
+        "makespan is the time of one mini-batch, the period that of each further one: workers\n"
+        "begin the next without a barrier. Two workers share one half-duplex link, which\n"
+        "serves transfers in the order of their requests. For an invalid file the command\n"
+        "prints a counter-example with worker, step and instruction, and exits with code 2.\n",
     .argument = "METHOD",
     .options = options,
     .run = run,

@@ -37,6 +37,7 @@ layers() {
         owner["operators"] = "graph" # public headers that are not named after their module
         owner["efficiency"] = "study"
         owner["events"] = "sched"
+        owner["clock"] = "sched"
         owner["run"] = "config" # implemented by several modules: the lowest that includes it
         owner["train"] = "config"
         owner["state"] = "engine"

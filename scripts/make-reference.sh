@@ -33,8 +33,8 @@ drawing_of() {
     case $1 in
     dp | model-averaging) echo --micro 8 --replicas 2 ;;
     naive-mp | timeprest) echo --micro 2 ;;
-    interleaved) echo --micro 8 --stages 8 ;;
-    single | gpipe | 1f1b | zb-h1) echo --micro 8 ;;
+    interleaved | zbv | v-half | v-min | dualpipev) echo --micro 8 --stages 8 ;;
+    single | gpipe | 1f1b | zb-h1 | zb-h2) echo --micro 8 ;;
     *) echo --micro 4 ;;
     esac
 }

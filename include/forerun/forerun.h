@@ -4,6 +4,7 @@
 
 #include <forerun/backend.h>
 #include <forerun/base.h>
+#include <forerun/clock.h>
 #include <forerun/compare.h>
 #include <forerun/cost.h>
 #include <forerun/data.h>

@@ -76,9 +76,9 @@ typedef struct fr_schedule {
 
 typedef struct fr_schedule_desc {
     const char *name;       /* NULL: of the generator */
-    int n_stages, chunks;   /* stages of a worker; 0 = 1 */
+    int n_stages, chunks;   /* stages of a worker; 0 = 1, in a V 2 */
     int n_micro, n_batches; /* n_batches: 0 = 1 */
-    const int *worker_of;   /* [stage]; NULL: stage % (n_stages / chunks) */
+    const int *worker_of;   /* [stage]; NULL: fr_generator_worker */
     /* Which stages talk: NULL with n 0 means a chain, k -> k + 1 and back. */
     int n_forward, n_backward;
     const fr_link *forward, *backward;
@@ -100,8 +100,9 @@ typedef struct fr_generator {
     bool is_flush, is_forward_only, is_split;
     bool has_chunks;    /* takes desc.chunks > 1 */
     bool any_placement; /* takes desc.worker_of */
-    bool any_replicas;  /* takes stages with different numbers of replicas */
-    bool has_lead;      /* takes desc.lead > 1 */
+    bool is_v; /* two stages a worker, down and up again: worker w has w and n_stages - 1 - w */
+    bool any_replicas; /* takes stages with different numbers of replicas */
+    bool has_lead;     /* takes desc.lead > 1 */
     fr_ahead ahead;
     /* NULL if it can, else what is wrong: "interleaved needs micro to be a multiple of ..." */
     const char *(*check)(const fr_schedule_desc *d);
@@ -113,6 +114,11 @@ typedef struct fr_generator {
 
 FR_API const fr_generator *const *fr_generator_list(void); /* NULL-terminated */
 FR_API const fr_generator *fr_generator_find(const char *name);
+/* The worker of a stage (without replicas) where the description does not say. */
+static inline int fr_generator_worker(const fr_generator *g, int n_workers, int stage)
+{
+    return g->is_v && stage >= n_workers ? 2 * n_workers - 1 - stage : stage % n_workers;
+}
 
 /* Generated and lowered, but not checked. */
 FR_API FR_MUST_USE fr_status fr_schedule_create(fr_ctx *ctx, const fr_generator *g,
@@ -145,25 +151,7 @@ static inline int fr_schedule_buffer(const fr_schedule *s, int backward_link, in
 }
 FR_API int fr_schedule_find_link(int n, const fr_link *links, int from, int to); /* -1: none */
 
-/* Seconds (or units) an instruction takes. NULL fields: F = I = W = 1, B = I + W; the rest 0. */
-typedef struct fr_costs {
-    const double *forward, *back_input, *back_weight, *step; /* [stage] */
-    const double *send_forward, *send_backward;              /* [link]: until the receiver has it */
-} fr_costs;
-
-typedef struct fr_clock {
-    double makespan;
-    double **start, **end; /* [worker][instruction] */
-    double *busy;          /* [worker]: inside F, B, I, W, STEP */
-    int *peak_live;        /* [worker]: most activation sets held at once, F until B or W */
-    void *arena;
-} fr_clock;
-
-/* Run the lists on a virtual clock: each worker in order, a receive waits for its send, a send
- * does not hold the worker up, a slot or buffer in use is waited for. */
-FR_API FR_MUST_USE fr_status fr_schedule_clock(fr_ctx *ctx, const fr_schedule *s,
-                                               const fr_costs *costs, fr_clock *out);
-FR_API void fr_clock_free(fr_clock *c);
+typedef struct fr_clock fr_clock; /* times of a schedule (clock.h) */
 
 /* --- text forms; made with one allocation, freed by fr_text_free ---------------------------------
  * text: everything, round trip. csv: one row a worker as PyTorch writes it ("0F0,0F1,1SEND_F3"), no

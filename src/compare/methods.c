@@ -64,17 +64,22 @@ static fr_status read_layout(fr_conf *root, fr_conf *parallel, struct layout *l)
 
 static int64_t up_to(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-static int64_t micro_of(const fr_method *m, const struct layout *l, int64_t stages,
+static int64_t micro_of(const fr_method *m, const struct layout *l, int64_t stages, int64_t chunks,
                         int64_t replicas)
 {
     const fr_generator *g = fr_generator_find(m->generator);
     bool is_pipeline = m->max_stages != 1;
-    bool is_flush = g && g->is_flush && is_pipeline && g->ahead != FR_AHEAD_ONE;
-    int64_t unit = replicas * (m->chunks > 1 ? stages : 1), n = l->micro;
+    bool is_flush = g->is_flush && is_pipeline && g->ahead != FR_AHEAD_ONE;
+    int64_t n = l->micro;
     if (!n && is_flush)
         for (n = 4 * stages * replicas; n > stages * replicas && l->batch % n != 0;) n /= 2;
     if (fr_policy_find(m->policy)->needs_micro && n < stages * replicas) n = stages * replicas;
-    return up_to(n > 0 ? n : 1, unit);
+    n = up_to(n > 0 ? n : 1, replicas);
+    fr_schedule_desc d = {.n_stages = (int)(stages * chunks), .chunks = (int)chunks};
+    for (;; n += replicas) { /* every generator takes some multiple of its workers */
+        d.n_micro = (int)(n / replicas);
+        if (!g->check || !g->check(&d)) return n;
+    }
 }
 
 /* A method made for one optimizer uses it with its defaults: learning rates of other optimizers do
@@ -99,9 +104,10 @@ fr_status fr__compare_method_sets(fr_compare *c, fr_conf *root, const fr_method 
     FR_TRY(fr_conf_section(root, "parallel", &parallel));
     FR_TRY(check_keys(c, parallel));
     FR_TRY(read_layout(root, parallel, &l));
-    bool is_whole = m->max_stages == 1;        /* every worker has the whole model */
-    bool is_given = l.stages > 1 && !is_whole; /* the config has a pipeline */
-    int64_t chunks = m->chunks > 1 ? (l.chunks > 1 ? l.chunks : m->chunks) : 1;
+    bool is_whole = m->max_stages == 1;                /* every worker has the whole model */
+    bool is_given = l.stages > 1 && !is_whole;         /* the config has a pipeline */
+    bool is_v = fr_generator_find(m->generator)->is_v; /* two per worker, whatever the config has */
+    int64_t chunks = m->chunks > 1 ? (l.chunks > 1 && !is_v ? l.chunks : m->chunks) : 1;
     int64_t stages = is_whole ? 1 : is_given ? l.stages : l.workers;
     int64_t replicas = m->wants_replicas ? l.workers : is_given ? l.replicas : 1;
     FR_TRY(fr__case_add(c, k, "parallel.method=%s", m->name));
@@ -111,5 +117,5 @@ fr_status fr__compare_method_sets(fr_compare *c, fr_conf *root, const fr_method 
     if (replicas > 0) FR_TRY(fr__case_add(c, k, "parallel.replicas=%lld", (long long)replicas));
     FR_TRY(add_optimizer(c, root, m, k));
     return fr__case_add(c, k, "train.micro=%lld",
-                        (long long)micro_of(m, &l, stages, replicas > 0 ? replicas : 1));
+                        (long long)micro_of(m, &l, stages, chunks, replicas > 0 ? replicas : 1));
 }

@@ -25,6 +25,16 @@ static const fr_method *const methods[] = {
            "interleaved", "live", .chunks = 2),
     METHOD("zb-h1", "1F1B with weight gradients in the bubbles, flush (zero bubble)",
            "zb-h1", "live"),
+    METHOD("zb-h2", "zb-h1 with twice the memory and no gap between mini-batches, flush",
+           "zb-h2", "live"),
+    METHOD("zbv", "two stages per worker in a V, no gap between mini-batches, flush",
+           "zbv", "live", .chunks = 2),
+    METHOD("v-half", "two stages per worker in a V, half the activations of 1f1b, flush",
+           "v-half", "live", .chunks = 2),
+    METHOD("v-min", "two stages per worker in a V, a third of the activations of 1f1b, flush",
+           "v-min", "live", .chunks = 2),
+    METHOD("dualpipev", "two stages per worker in a V, few backwards split, flush",
+           "dualpipev", "live", .chunks = 2),
 
     /* The pipeline stays full; the policy decides which weights a pass reads. */
     METHOD("vanilla-async", "1F1B without flush on the newest weights: stale gradients",

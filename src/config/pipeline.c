@@ -124,7 +124,8 @@ static fr_status schedule_by_method(plan *b)
     FR_TRY(fr__parallel_check_replicas(b->conf, b->t, g, d.n_stages));
     const char *wrong = g->check ? g->check(&d) : NULL;
     if (wrong) return fr_conf_fail(b->conf, "method", "method '%s': %s", m->name, wrong);
-    return fr_schedule_create(b->ctx, g, &d, &b->p->schedule);
+    return at_place(b, fr_conf_has(b->conf, "chunks") ? "chunks" : "method",
+                    fr_schedule_create(b->ctx, g, &d, &b->p->schedule));
 }
 
 /* The number of stages in the file decides how the model is cut, hence for which links the second

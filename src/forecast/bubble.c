@@ -4,7 +4,7 @@
  * the call ended. A long call is extrapolated from the steady state of its first segments. */
 #include "forecast/bubble.h"
 
-#include "base/arena.h"
+#include "sched/sched.h"
 
 #include <math.h>
 
@@ -14,55 +14,6 @@ enum { STEADY = 64 }; /* mini-batches until a pipeline is in its steady state */
 typedef struct stage_costs {
     double *forward, *back_input, *back_weight, *step; /* [stage] */
 } stage_costs;
-
-/* --- the walk of a call, as a schedule ------------------------------------------------------- */
-
-static bool is_per_batch(const fr_instr *i)
-{
-    return i->action == FR_DO_STEP || i->action == FR_DO_REDUCE;
-}
-
-/* A table by micro-batch, its `rows` rows repeated. */
-static int *repeat_rows(fr_arena *a, const int *from, int rows, int n, int times)
-{
-    int *to = FR_ARENA_ARRAY(a, int, (size_t)rows *(size_t)n *(size_t)times + 1);
-    for (int r = 0; to && r < rows; r++)
-        for (int i = 0; i < n * times; i++)
-            to[(size_t)r * (size_t)(n * times) + (size_t)i] =
-                from[(size_t)r * (size_t)n + (size_t)(i % n)];
-    return to;
-}
-
-/* The list of a worker for n_batches mini-batches. */
-static bool repeat_list(fr_arena *a, const fr_schedule *s, int worker, int times, int n_batches,
-                        fr_instr_list *out)
-{
-    const fr_instr_list *list = &s->lists[worker];
-    *out = (fr_instr_list){0, FR_ARENA_ARRAY(a, fr_instr, (size_t)list->n * (size_t)times + 1)};
-    for (int t = 0; out->at && t < times; t++)
-        for (int i = 0; i < list->n; i++) {
-            fr_instr in = list->at[i];
-            bool per_batch = is_per_batch(&in);
-            in.micro += t * s->n_batches * (per_batch ? 1 : s->n_micro);
-            if ((per_batch ? in.micro : in.micro / s->n_micro) < n_batches) out->at[out->n++] = in;
-        }
-    return out->at != NULL;
-}
-
-/* All of its memory is in the arena. */
-static bool repeat(fr_arena *a, const fr_schedule *s, int n_batches, fr_schedule *out)
-{
-    int times = (n_batches + s->n_batches - 1) / s->n_batches, n = s->n_batches * s->n_micro;
-    *out = *s;
-    out->n_batches = times * s->n_batches;
-    out->slot_of = repeat_rows(a, s->slot_of, s->n_stages, n, times);
-    out->buffer_of = repeat_rows(a, s->buffer_of, s->n_backward, n, times);
-    out->lists = FR_ARENA_ARRAY(a, fr_instr_list, s->n_workers);
-    if (!out->slot_of || !out->buffer_of || !out->lists) return false;
-    for (int w = 0; w < s->n_workers; w++)
-        if (!repeat_list(a, s, w, times, n_batches, &out->lists[w])) return false;
-    return true;
-}
 
 /* Seconds for a call of n_batches mini-batches. */
 static fr_status walk_time(fr_ctx *ctx, const fr_schedule *s, const stage_costs *c, int n_batches,
@@ -76,7 +27,7 @@ static fr_status walk_time(fr_ctx *ctx, const fr_schedule *s, const stage_costs 
     fr_schedule walk;
     fr_clock clock = {0};
     fr_status status;
-    if (repeat(&arena, s, n_batches, &walk))
+    if (fr__schedule_repeat(&arena, s, n_batches, &walk))
         status = fr_schedule_clock(ctx, &walk, &costs, &clock);
     else
         status = fr__no_memory(ctx, (size_t)n_batches * sizeof(fr_instr), "a schedule's walk");

@@ -170,12 +170,22 @@ static bool has_reduce(const fr_schedule *s)
     return false;
 }
 
+/* The last gradient of a stage is its own: an I has sent that of its inputs. */
+static bool ends_with_weights(const fr_schedule *s, int stage)
+{
+    const fr_instr_list *list = &s->lists[s->worker_of[stage]];
+    int last = FR_DO_B;
+    for (int i = 0; i < list->n; i++)
+        if (list->at[i].stage == stage && list->at[i].action <= FR_DO_W) last = list->at[i].action;
+    return last == FR_DO_W;
+}
+
 /* With a flush all workers wait for the last gradients of a mini-batch: those for another worker
  * are sent before the update, which then runs in this worker's idle time. Without a flush no worker
  * waits, and fusing saves a pass over memory. */
 static bool holds_up_others(const fr_schedule *s, int stage)
 {
-    if (!s->is_flush || s->is_split) return false;
+    if (!s->is_flush || ends_with_weights(s, stage)) return false;
     for (int i = 0; i < s->n_backward; i++)
         if (s->backward[i].from == stage && s->worker_of[s->backward[i].to] != s->worker_of[stage])
             return true;

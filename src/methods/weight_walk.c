@@ -16,7 +16,7 @@ static int count_in_flight(const fr_schedule *s, const fr_instr_list *list, int 
         const fr_instr *at = &list->at[i];
         if (at->stage != stage) continue;
         if (at->action == FR_DO_F && ++n > most) most = n;
-        if (at->action == (s->is_split ? FR_DO_W : FR_DO_B)) n--;
+        if (at->action != FR_DO_F && fr__is_last_use(s, at->action)) n--;
     }
     return most;
 }

@@ -31,6 +31,7 @@ enum fr__aim { FR__BY_WORK, FR__BY_LINKS, FR__BY_LEAN_MEMORY, FR__BY_AMPLE_MEMOR
 /* Cuts into so many stages for the devices of a place. */
 struct fr__cuts {
     int n_stages, chunks, replicas;
+    bool is_v; /* placement of the stages */
     const int *device_of;
     enum fr__aim aim;
     const int *at; /* [n_stages - 1] nodes; NULL: there are none */
@@ -122,6 +123,19 @@ enum { FR__SOME_REPLICAS = 16 }; /* of a worker, whose links are looked at */
 static inline int fr__choose_device(const struct fr__option *o, int worker)
 {
     return o->device_of ? o->device_of[worker] : worker;
+}
+/* The worker of a stage, replicas counted as one, and the number of its replica 0. */
+static inline int fr__choose_worker(const struct fr__chooser *c, const struct fr__option *o,
+                                    int stage)
+{
+    return fr_generator_worker(c->d->methods[o->method].generator, o->n_stages / o->chunks, stage);
+}
+static inline int fr__choose_first(const struct fr__chooser *c, const struct fr__option *o,
+                                   int stage)
+{
+    int first = 0;
+    for (int w = fr__choose_worker(c, o, stage); w > 0; w--) first += o->replicas[w - 1];
+    return first;
 }
 static inline bool fr__choose_has_room(const struct fr__chooser *c, int device, size_t bytes)
 {

@@ -69,12 +69,10 @@ static double link_s(struct fr__chooser *c, const struct fr__option *o, int from
 static fr_status fill_seats(struct fr__chooser *c, const struct fr__option *o, struct seat *at)
 {
     const struct fr__task *t = &o->size->task;
-    const int n_wide = o->n_stages / o->chunks;
     int *ring = FR_NEW_ARRAY(int, c->d->cluster->n_devices);
     if (!ring) return fr__no_memory(c->ctx, sizeof(int), "the cuts of a plan");
-    for (int s = 0, first = 0, before = 0; s < o->n_stages; s++) {
-        const int r = o->replicas[s];
-        if (s % n_wide == 0) first = 0;
+    for (int s = 0, before = 0; s < o->n_stages; s++) {
+        const int r = o->replicas[s], first = fr__choose_first(c, o, s);
         at[s] = (struct seat){.replicas = r, .speed = INFINITY, .memory = INFINITY, .turn = -1};
         for (int i = 0; i < r; i++) {
             ring[i] = fr__choose_device(o, first + i);
@@ -87,10 +85,11 @@ static fr_status fill_seats(struct fr__chooser *c, const struct fr__option *o, s
                 at[s].sum = (fr_links_sum_time(c->links, r, ring, (size_t)many) -
                              fr_links_sum_time(c->links, r, ring, 0)) /
                             many;
-            at[s].link = s ? link_s(c, o, before, o->replicas[s - 1], first, r) : 0;
+            at[s].link =
+                s && before != first ? link_s(c, o, before, o->replicas[s - 1], first, r) : 0;
             at[s].turn = at[s].link;
         }
-        before = first, first += r;
+        before = first;
     }
     fr__free(ring);
     return FR_OK;
@@ -176,13 +175,14 @@ fr_status fr__choose_cuts(struct fr__chooser *c, const struct fr__option *o, enu
     struct fr__cuts now = {.n_stages = o->n_stages,
                            .chunks = o->chunks,
                            .replicas = c->has_choice ? o->replicas[0] : 0,
+                           .is_v = c->has_choice && c->d->methods[o->method].generator->is_v,
                            .device_of = c->has_choice ? o->device_of : NULL,
                            .aim = aim};
     for (size_t i = 0; i < size->cuts.n; i++) {
         const struct fr__cuts *k = &size->cuts.at[i];
         *cuts = k->at;
         if (k->n_stages == now.n_stages && k->chunks == now.chunks && k->replicas == now.replicas &&
-            k->device_of == now.device_of && k->aim == aim)
+            k->is_v == now.is_v && k->device_of == now.device_of && k->aim == aim)
             return FR_OK;
     }
     FR_TRY(fr__choose_balance(c, o, aim, cuts));

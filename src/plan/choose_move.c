@@ -140,10 +140,8 @@ static fr_status move_cuts(struct fr__chooser *c, struct fr__outcome *at, int *t
 static double room_of(const struct fr__chooser *c, const struct fr__outcome *at, int stage)
 {
     const struct fr__option *o = at->option;
-    const int worker = stage % (o->n_stages / o->chunks);
+    const int first = fr__choose_first(c, o, stage);
     double least = 1;
-    int first = 0;
-    for (int s = 0; s < worker; s++) first += o->replicas[s];
     for (int w = first; w < first + o->replicas[stage]; w++) {
         double limit = (double)c->d->cluster->devices[fr__choose_device(o, w)].memory;
         if (limit > 0) least = fmin(least, 1 - (double)at->memory[w] / limit);

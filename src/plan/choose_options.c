@@ -21,10 +21,11 @@ bool fr__choose_can(const struct fr__chooser *c, int method, const struct fr__op
     const int n_micro = o->size->n_micro;
     fr_schedule_desc d = {.n_stages = o->n_stages,
                           .chunks = o->chunks,
-                          .n_micro = n_micro,
+                          .n_micro = n_micro / o->replicas[0],
                           .n_batches = m->generator->is_flush ? 1 : 4,
                           .replicas = o->replicas};
     if (m->generator->check && m->generator->check(&d)) return false;
+    d.n_micro = n_micro;
     for (int s = 0; s < o->n_stages; s++) {
         if (n_micro % o->replicas[s] != 0) return false;
         if (o->replicas[s] != o->replicas[0] && !m->generator->any_replicas) return false;

@@ -83,15 +83,13 @@ static void look_at_memory(const struct fr__chooser *c, const fr_spread *s, stru
 static bool recompute_more(const struct fr__chooser *c, struct fr__outcome *at, bool all)
 {
     const struct fr__option *o = at->option;
-    int workers = o->n_stages / o->chunks;
     bool is_new = false;
-    for (int s = 0, first = 0; s < o->n_stages; s++) {
-        if (s % workers == 0) first = 0;
+    for (int s = 0; s < o->n_stages; s++) {
+        const int first = fr__choose_first(c, o, s);
         bool wants = all;
         for (int r = 0; r < o->replicas[s]; r++)
             wants = wants ||
                     !fr__choose_has_room(c, fr__choose_device(o, first + r), at->memory[first + r]);
-        first += o->replicas[s];
         is_new = is_new || (wants && !at->recompute[s]);
         at->recompute[s] = at->recompute[s] || wants;
     }

@@ -115,17 +115,17 @@ static void read_values(const struct fr__option *o, int s, int begin, int end, s
 }
 
 /* A mini-batch of what a stage reads, put on the links. Micro-batch i is on replica i % r. */
-static void load_links(struct fr__chooser *c, const struct fr__option *o, const struct worker *at,
-                       int n, int s, struct traffic *of)
+static void load_links(struct fr__chooser *c, const struct fr__option *o, int s, struct traffic *of)
 {
     for (int from = of->first; from < s; from++) {
         const int r = o->replicas[from], own = o->replicas[s];
+        const int first = fr__choose_first(c, o, from);
         int n_ways = r;
         while (n_ways % own != 0) n_ways += r;
         const double share = (double)o->size->n_micro / n_ways;
         for (int i = 0; i < n_ways && of->values[from] + of->grads[from] > 0; i++) {
-            const int a = fr__choose_device(o, at[from % n].first + i % r);
-            const int b = fr__choose_device(o, at[s % n].first + i % own);
+            const int a = fr__choose_device(o, first + i % r);
+            const int b = fr__choose_device(o, fr__choose_first(c, o, s) + i % own);
             fr_links_send(c->links, a, b, (size_t)(share * of->values[from]), 0);
             fr_links_send(c->links, b, a, (size_t)(share * of->grads[from]), 0);
         }
@@ -177,7 +177,8 @@ static double fill(struct fr__chooser *c, struct fr__option *o, struct worker *a
         const int begin = s ? o->cuts[s - 1] : 0;
         const int end = s < o->n_stages - 1 ? o->cuts[s] : t->profile->n_nodes;
         const double work = fr__task_work(t, u, v);
-        struct worker *w = &at[s % n], *before = &at[(s + n - 1) % n];
+        struct worker *w = &at[fr__choose_worker(c, o, s)];
+        struct worker *before = s ? &at[fr__choose_worker(c, o, s - 1)] : w;
         if (s % n == 0) together += slowest, slowest = 0;
         slowest = fmax(slowest, (work / w->speed + 2 * beside) / o->replicas[s]);
         w->forward += t->forward[v] - t->forward[u];
@@ -188,13 +189,15 @@ static double fill(struct fr__chooser *c, struct fr__option *o, struct worker *a
         u = v;
         if (n == 1 || s == 0) continue;
         read_values(o, s, begin, end, moved);
-        if (moved->last_back >= 0) w->back_to = stage_of(o, s, moved->last_back) % n;
+        if (moved->last_back >= 0)
+            w->back_to = fr__choose_worker(c, o, stage_of(o, s, moved->last_back));
         o->runs_ahead = o->runs_ahead || moved->last_back < 0;
         for (int k = moved->first; k < s; k++) w->held += moved->grads[k]; /* until they are sent */
         /* values of the stage before are on the longest way down; others were sent long ago */
-        before->hop +=
-            hop_time(c, o, before, o->replicas[s - 1], w, o->replicas[s], moved->values[s - 1]);
-        load_links(c, o, at, n, s, moved);
+        if (before != w)
+            before->hop +=
+                hop_time(c, o, before, o->replicas[s - 1], w, o->replicas[s], moved->values[s - 1]);
+        load_links(c, o, s, moved);
     }
     for (int w = 0; w < n; w++) {
         double hidden = (at[w].work - at[w].forward) / at[w].speed;

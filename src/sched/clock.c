@@ -4,7 +4,10 @@
  * of the events that it waits for: a max-plus recursion, not an event queue. An event (a forward
  * done, a message sent, a slot free) has one time. A worker runs until it needs an event that has
  * not happened, then sleeps; the event wakes it. Each wait costs constant time, so the run is
- * linear in instructions and links. If all workers sleep, the schedule deadlocks. */
+ * linear in instructions and links. If all workers sleep, the schedule deadlocks.
+ *
+ * With fr_costs.link workers share links as well. A link is given to the first that asks for it, so
+ * workers then run in the order of their times, one instruction after the other. */
 #include "sched/sched.h"
 
 #include <math.h>
@@ -34,8 +37,10 @@ typedef struct run {
     double *reduced_at; /* [row of REDUCED]: latest time so far; workers do not run in time order */
     int **slot_holder;  /* [stage][replica, slot]: micro-batch that held it last; -1: none */
     int **buffer_holder; /* [backward link][pair, buffer] */
-    double start;        /* current instruction: latest event that it waits for */
-    size_t missing;      /* event that has not happened */
+    int *line; /* [forward link, backward link]: its first pair in free_at; NULL: not shared */
+    double *free_at; /* [pair of workers]: end of the last transfer between them */
+    double start;    /* current instruction: latest event that it waits for */
+    size_t missing;  /* event that has not happened */
     fr_clock *out;
 } run;
 
@@ -64,7 +69,7 @@ static double duration(const run *r, const fr_instr *i)
     double input = cost(c->back_input, i->stage, 1), weight = cost(c->back_weight, i->stage, 1);
     switch (i->action) {
     case FR_DO_F: return cost(c->forward, i->stage, 1);
-    case FR_DO_B: return input + weight;
+    case FR_DO_B: return cost(c->backward, i->stage, input + weight);
     case FR_DO_I: return input;
     case FR_DO_W: return weight;
     case FR_DO_STEP: return cost(c->step, i->stage, 0);
@@ -187,6 +192,18 @@ static bool reduce(run *r, int row, double end)
     return --r->reduces_left[row] > 0 || happen(r, event(r, REDUCED, row, 0), r->reduced_at[row]);
 }
 
+/* Time at which a message sent at `now` has crossed the link of the two workers. */
+static double cross(run *r, const fr_instr *i, double now)
+{
+    bool is_back = i->action == FR_DO_SEND_B;
+    const fr__direction *d = is_back ? &r->x->backward : &r->x->forward;
+    int l = fr__transfer_link(r->x, i);
+    if (!r->line) return now;
+    double *free_at =
+        &r->free_at[r->line[l + (is_back ? r->x->forward.n : 0)] + i->micro % d->pairs[l]];
+    return *free_at = fmax(*free_at, now) + r->costs->link;
+}
+
 /* All events of an instruction that starts at r->start. False: the instruction has already run. */
 static bool perform(run *r, int w, const fr_instr *i, double end)
 {
@@ -204,7 +221,7 @@ static bool perform(run *r, int w, const fr_instr *i, double end)
     }
     if (i->action == FR_DO_SEND_F || i->action == FR_DO_SEND_B) {
         event_kind sent = i->action == FR_DO_SEND_F ? SENT_F : SENT_B;
-        is_new = happen(r, event(r, sent, fr__transfer_link(r->x, i), i->micro), end);
+        is_new = happen(r, event(r, sent, fr__transfer_link(r->x, i), i->micro), cross(r, i, end));
     }
     if (i->action == FR_DO_REDUCE) is_new = reduce(r, reduction(r, i), end);
     return is_new;
@@ -212,6 +229,23 @@ static bool perform(run *r, int w, const fr_instr *i, double end)
 
 /* --- workers -----------------------------------------------------------------------------------*/
 
+/* Take the next worker to run off the stack. With links it is the one whose time is least: none
+ * can ask for a link before it does. Of several, the last one: gradients go first. */
+static int take_awake(run *r)
+{
+    int best = r->n_awake - 1;
+    for (int i = best - 1; r->line && i >= 0; i--) {
+        int w = r->awake[i], x = r->awake[best];
+        double time = r->at[w] ? r->out->end[w][r->at[w] - 1] : 0;
+        double least = r->at[x] ? r->out->end[x][r->at[x] - 1] : 0;
+        if (time < least || (time == least && w > x)) best = i;
+    }
+    int w = r->awake[best];
+    r->awake[best] = r->awake[--r->n_awake];
+    return w;
+}
+
+/* Until it waits or, with links, for one instruction. */
 static fr_status run_worker(run *r, int w)
 {
     const fr_instr_list *list = &r->s->lists[w];
@@ -233,6 +267,10 @@ static fr_status run_worker(run *r, int w)
         out->makespan = fmax(out->makespan, out->end[w][n]);
         if (!perform(r, w, i, out->end[w][n]))
             return fr__instr_fail(r->ctx, r->s, w, n, "it has already run");
+        if (!r->line) continue;
+        r->at[w]++;
+        r->awake[r->n_awake++] = w;
+        break;
     }
     return FR_OK;
 }
@@ -293,7 +331,7 @@ static fr_status deadlock(run *r, int w)
 static fr_status run_all(run *r)
 {
     for (int w = r->s->n_workers - 1; w >= 0; w--) r->awake[r->n_awake++] = w;
-    while (r->n_awake > 0) FR_TRY(run_worker(r, r->awake[--r->n_awake]));
+    while (r->n_awake > 0) FR_TRY(run_worker(r, take_awake(r)));
     for (int w = 0; w < r->s->n_workers; w++)
         if (r->at[w] < r->s->lists[w].n) return deadlock(r, w);
     return FR_OK;
@@ -312,6 +350,38 @@ static int **holders_init(fr_arena *a, int n_rows, const int *n, const int *shar
         for (size_t i = 0; i < n_all; i++) rows[k][i] = -1;
     }
     return rows;
+}
+
+/* Link i of both directions, forward ones first, and the number of worker pairs it connects. */
+static fr_link link_at(const fr__link_index *x, int i, int *pairs)
+{
+    const fr__direction *d = i < x->forward.n ? &x->forward : &x->backward;
+    if (d == &x->backward) i -= x->forward.n;
+    *pairs = d->pairs[i];
+    return d->links[i];
+}
+
+/* Links between the same workers share a line for each pair of replicas. */
+static bool lines_init(fr_arena *a, run *r)
+{
+    const int *worker_of = r->s->worker_of;
+    int n = r->x->forward.n + r->x->backward.n, n_lines = 0, pairs, same;
+    r->line = FR_ARENA_ARRAY(a, int, n + 1);
+    for (int i = 0; r->line && i < n; i++) {
+        fr_link here = link_at(r->x, i, &pairs);
+        int low = worker_of[here.from], high = worker_of[here.to];
+        r->line[i] = -1;
+        for (int k = 0; k < i && r->line[i] < 0; k++) {
+            fr_link there = link_at(r->x, k, &same);
+            int from = worker_of[there.from], to = worker_of[there.to];
+            if ((from == low && to == high) || (from == high && to == low)) r->line[i] = r->line[k];
+        }
+        if (r->line[i] >= 0) continue;
+        r->line[i] = n_lines;
+        n_lines += pairs;
+    }
+    r->free_at = FR_ARENA_ARRAY(a, double, n_lines + 1);
+    return r->line && r->free_at;
 }
 
 static bool run_init(fr_arena *a, run *r)
@@ -346,6 +416,7 @@ static bool run_init(fr_arena *a, run *r)
                 r->reduces_left[reduction(r, &s->lists[w].at[n])]++;
     for (int i = 0; i < (int)reductions; i++)
         if (r->reduces_left[i] == 0) r->when[event(r, REDUCED, i, 0)] = 0;
+    if (r->costs->link > 0 && !lines_init(a, r)) return false;
     if (!r->hold) return true;
     r->slot_holder = holders_init(a, s->n_stages, s->n_slots, s->replicas);
     r->buffer_holder = holders_init(a, s->n_backward, s->n_buffers, r->x->backward.pairs);
@@ -384,7 +455,7 @@ fr_status fr__clock_run(fr_ctx *ctx, const fr_schedule *s, const fr__link_index 
              .out = out};
     fr_status status;
     if (clock_init(out, s) && run_init(&scratch, &r))
-        status = run_all(&r);
+        status = run_all(&r), out->has_costs = costs != NULL;
     else
         status = fr__no_memory(ctx, (size_t)s->n_stages * (size_t)r.n_micro * sizeof(double),
                                "the clock of a schedule");

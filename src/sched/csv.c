@@ -26,9 +26,9 @@ static bool same_list(const fr_instr_list *a, const fr_instr_list *b)
     return true;
 }
 
-/* Copy without steps and reductions. */
-static fr_status strip(fr_ctx *ctx, const fr_schedule *s, fr_schedule **out, bool *has_reduce)
+fr_status fr__schedule_strip(fr_ctx *ctx, const fr_schedule *s, fr_schedule **out, bool *has_reduce)
 {
+    *has_reduce = false;
     fr_schedule_desc d = {.n_stages = s->n_stages,
                           .n_micro = s->n_micro,
                           .n_batches = s->n_batches,
@@ -54,8 +54,8 @@ static fr_status strip(fr_ctx *ctx, const fr_schedule *s, fr_schedule **out, boo
 static bool can_leave_out(const fr_schedule *s)
 {
     fr_schedule *again = NULL;
-    bool has_reduce = false, is_same = false;
-    if (strip(NULL, s, &again, &has_reduce) == FR_OK &&
+    bool has_reduce, is_same = false;
+    if (fr__schedule_strip(NULL, s, &again, &has_reduce) == FR_OK &&
         fr__schedule_lower(NULL, again, has_reduce) == FR_OK) {
         is_same = true;
         for (int w = 0; w < s->n_workers && is_same; w++)

@@ -9,16 +9,21 @@
  *     w1  .  F0 I0 F1 I1 W0 F2 I2 W1 F3 I3 W2 W3 */
 #include "sched/sched.h"
 
-static bool emit(const fr_schedule_desc *d, int w, fr_schedule *s)
+bool fr__emit_zero_bubble(const fr_schedule_desc *d, int w, int times, fr_schedule *s)
 {
     int total = d->n_micro, last = d->n_stages - 1;
-    for (int i = 0; i < total + last; i++) {
-        int input = i - (last - w), weight = i - last;
+    for (int i = 0; i < total + times * last; i++) {
+        int input = i - times * (last - w), weight = i - times * last;
         if (i < total) fr__emit(s, w, FR_DO_F, w, i);
         if (input >= 0 && input < total) fr__emit(s, w, FR_DO_I, w, input);
         if (weight >= 0) fr__emit(s, w, FR_DO_W, w, weight);
     }
     return !fr__emit_failed(s);
+}
+
+static bool emit(const fr_schedule_desc *d, int w, fr_schedule *s)
+{
+    return fr__emit_zero_bubble(d, w, 1, s);
 }
 
 const fr_generator fr__gen_zb_h1 = {

@@ -14,6 +14,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum {
     MOST_CELLS = 100000, /* per row: limits grids of clocks with extreme times */
@@ -197,13 +198,16 @@ static void draw_worker(grid *g, int w)
 static void draw_axis(grid *g)
 {
     char text[32];
-    int digits = snprintf(text, sizeof text, "%d ", g->n_shown), every = FIVES, n = g->left;
+    int digits = snprintf(text, sizeof text, "%.10g ", g->n_shown * g->unit), every = FIVES;
+    int n = g->left;
+    if (g->unit != floor(g->unit)) digits += 3; /* others may have decimals */
     for (int times = 2; every * g->cell < digits; times = 7 - times) every *= times;
     repeat(g, ' ', g->left);
     for (int u = (g->first + every - 1) / every * every; u < g->end; u += every) {
         repeat(g, ' ', g->left + (u - g->first) * g->cell - n);
-        fr__text_printf(&g->out, "%.0f", u * g->unit);
-        n = g->left + (u - g->first) * g->cell + snprintf(text, sizeof text, "%.0f", u * g->unit);
+        snprintf(text, sizeof text, "%.10g", u * g->unit);
+        fr__text_printf(&g->out, "%s", text);
+        n = g->left + (u - g->first) * g->cell + (int)strlen(text);
     }
     end_line(g);
 }
@@ -252,8 +256,9 @@ static void print_foot(grid *g)
         fr__text_printf(&g->out,
                         "(%d of %.0f columns; --columns 0 or --format text show the rest)\n",
                         g->n_shown, ceil(g->c->makespan / g->unit - 1e-6));
-    fr__text_printf(&g->out, "makespan %g; bubble %.1f %%", g->c->makespan,
-                    all > 0 ? 100 * (1 - busy / all) : 0);
+    fr__text_printf(&g->out, "makespan %g", g->c->makespan);
+    if (g->c->period > 0) fr__text_printf(&g->out, "; period %g", g->c->period);
+    fr__text_printf(&g->out, "; bubble %.1f %%", all > 0 ? 100 * (1 - busy / all) : 0);
     print_ints(g, "live", s->n_workers, g->c->peak_live);
     if (s->n_slots) print_ints(g, "slots", s->n_stages, s->n_slots);
     fr__text_printf(

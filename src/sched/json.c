@@ -1,10 +1,12 @@
 /* json.c -- the JSON form, for scripts:
  *
- *     {"method", "stages", "micro", "batches", "replicas": [stage], "makespan", "peak_live":
- * [worker], "workers": [[instruction, ...], ...]} */
+ *     {"method", "stages", "micro", "batches", "replicas": [stage], "makespan", "period",
+ * "peak_live": [worker], "workers": [[instruction, ...], ...]} */
 #include "io/json.h"
 
-#include <forerun/sched.h>
+#include <forerun/clock.h>
+
+#include <math.h>
 
 static void write_json(fr__json *j, const fr_schedule *s, const fr_clock *c)
 {
@@ -18,6 +20,7 @@ static void write_json(fr__json *j, const fr_schedule *s, const fr_clock *c)
     for (int k = 0; k < s->n_stages; k++) fr__json_int(j, NULL, s->replicas[k]);
     fr__json_end(j);
     fr__json_real(j, "makespan", c->makespan);
+    fr__json_real(j, "period", c->period > 0 ? c->period : NAN);
     fr__json_list(j, "peak_live");
     for (int w = 0; w < s->n_workers; w++) fr__json_int(j, NULL, c->peak_live[w]);
     fr__json_end(j);

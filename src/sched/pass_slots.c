@@ -7,7 +7,10 @@
  * started earlier on the unit clock.
  *
  * Slots are reused round robin, the one that is free for longest first, so a spare slot lets
- * producer and consumer drift apart. */
+ * producer and consumer drift apart. A flush schedule is walked again and again, and each walk
+ * takes slots from number 0 on, while readers on other workers may not have finished the
+ * micro-batches of the last walk. Its last micro-batches therefore take the highest slots that are
+ * free. */
 #include "sched/sched.h"
 
 #include <math.h>
@@ -35,6 +38,7 @@ typedef struct slots {
     moment *begin, *end; /* [total] per replica, or per pair of replicas */
     double *until;       /* [total] */
     int *queue;          /* [total]: free slots, a ring */
+    bool ends_high;      /* the last micro-batches take the highest free slots */
 } slots;
 
 static int by_time(const void *a, const void *b)
@@ -65,6 +69,16 @@ static int peak(const moment *begin, const moment *end, int n)
     return most;
 }
 
+/* Move the highest of the free slots, queue[taken] to queue[given - 1], to the front. */
+static void put_highest_first(slots *p, int taken, int given, int room)
+{
+    int *front = &p->queue[taken % room];
+    for (int i = taken + 1; i < given; i++) {
+        int *other = &p->queue[i % room], slot = *other;
+        if (slot > *front) *other = *front, *front = slot;
+    }
+}
+
 /* Micro-batch m holds a slot from from[m] to p->until[m]. Each share (first, first + every, ...)
  * has its own slots. */
 static void colour_share(slots *p, const double *from, int first, int every, int n_spare,
@@ -87,6 +101,7 @@ static void colour_share(slots *p, const double *from, int first, int every, int
     for (int i = 0; i < n; i++) {
         for (; p->end[ended].at <= p->begin[i].at; ended++)
             p->queue[ended % room] = slot_of[p->end[ended].micro];
+        if (p->ends_high && i >= room && i >= n - room) put_highest_first(p, i, ended + room, room);
         slot_of[p->begin[i].micro] = p->queue[i % room];
     }
     if (room > *n_slots) *n_slots = room;
@@ -124,6 +139,7 @@ static void colour_stage(slots *p, int stage)
             p->t.last_use + (size_t)d->links[d->out.link[j]].to * (size_t)p->total;
         for (int m = 0; m < p->total; m++) p->until[m] = fmax(p->until[m], reader[m]);
     }
+    p->ends_high = p->s->is_flush && p->s->is_split;
     colour(p, p->t.forward_start + row, p->s->replicas[stage], spare_slots(p, stage),
            p->s->slot_of + row, &p->s->n_slots[stage]);
 }
@@ -136,6 +152,7 @@ static void colour_link(slots *p, int link)
     bool is_shared = p->s->worker_of[at.from] != p->s->worker_of[at.to];
     memcpy(p->until, p->t.grad_end + (size_t)at.to * (size_t)p->total,
            (size_t)p->total * sizeof(double));
+    p->ends_high = false;
     colour(p, p->t.grad_start + (size_t)at.from * (size_t)p->total, p->x->backward.pairs[link],
            is_shared ? 1 : 0, p->s->buffer_of + (size_t)link * (size_t)p->total,
            &p->s->n_buffers[link]);

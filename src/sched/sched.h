@@ -6,12 +6,13 @@
 #ifndef FR_SCHED_SCHED_H
 #define FR_SCHED_SCHED_H
 
-#include <forerun/sched.h>
+#include <forerun/clock.h>
 
 #include "base/arena.h"
 
 extern const fr_generator fr__gen_sequential, fr__gen_gpipe, fr__gen_1f1b, fr__gen_1f1b_async,
-    fr__gen_interleaved, fr__gen_zb_h1, fr__gen_nf1b, fr__gen_forward;
+    fr__gen_interleaved, fr__gen_zb_h1, fr__gen_zb_h2, fr__gen_zbv, fr__gen_v_half, fr__gen_v_min,
+    fr__gen_dualpipev, fr__gen_nf1b, fr__gen_forward;
 
 /* Create a schedule with the sizes, replicas and links of d and n_workers empty lists. The caller
  * sets the flags. worker_of: [n_stages], the worker of replica 0; n_workers counts all replicas. A
@@ -33,6 +34,8 @@ void fr__emit(fr_schedule *s, int worker, fr_action action, int stage, int micro
 void fr__emit_transfer(fr_schedule *s, int worker, fr_action action, int stage, int micro,
                        int peer);
 bool fr__emit_failed(const fr_schedule *s);
+/* The list of worker w in zb-h1, its distances multiplied by `times` (gen_zb_h1.c). */
+bool fr__emit_zero_bubble(const fr_schedule_desc *d, int w, int times, fr_schedule *s);
 
 /* --- replicas (replicas.c) --- */
 
@@ -63,6 +66,10 @@ static inline int fr__n_micro(const fr_schedule *s) { return s->n_batches * s->n
 /* Lists for counting what a long run holds at once: those of s or, if its segment ends before the
  * pipeline is full, longer ones without transfers. The first *n_batches mini-batches suffice. */
 const fr_schedule *fr__schedule_steady(const fr_schedule *s, int *n_batches);
+
+/* Copy without steps and reductions, to be lowered again; *out is the caller's even on failure. */
+fr_status fr__schedule_strip(fr_ctx *ctx, const fr_schedule *s, fr_schedule **out,
+                             bool *has_reduce);
 
 /* A list's room is the power of two at or above its length (from 16 on). False: out of memory. */
 bool fr__list_push(fr_instr_list *l, fr_instr i);
@@ -107,6 +114,10 @@ fr_status fr__instr_fail(fr_ctx *ctx, const fr_schedule *s, int worker, int step
  * wait for slots and buffers. */
 fr_status fr__clock_run(fr_ctx *ctx, const fr_schedule *s, const fr__link_index *x,
                         const fr_costs *costs, bool hold, fr_clock *out);
+
+/* Several walks of a lowered schedule as one segment: its first n_batches mini-batches. All memory
+ * that *out adds is in the arena. False: out of memory. */
+bool fr__schedule_repeat(fr_arena *a, const fr_schedule *s, int n_batches, fr_schedule *out);
 
 /* The passes of fr__schedule_lower, in this order. */
 fr_status fr__pass_steps(fr_ctx *ctx, fr_schedule *s, bool must_reduce);

@@ -209,9 +209,27 @@ void fr_schedule_free(const fr_schedule *s)
 
 /* --- generating --------------------------------------------------------------------------------*/
 
+/* A V has two stages per worker. */
+static fr_status check_v(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d)
+{
+    if (!g->is_v) return FR_OK;
+    if (d->chunks != 2)
+        return fr_fail(ctx, FR_INVALID,
+                       "schedule %s gives each worker two stages, one on the way down and one on "
+                       "the way up; %d chunks per worker need another schedule",
+                       g->name, d->chunks);
+    if (d->n_stages % 2 != 0)
+        return fr_fail(ctx, FR_INVALID,
+                       "schedule %s gives each worker two stages, so their number is even, not %d; "
+                       "2 x workers: %d or %d",
+                       g->name, d->n_stages, d->n_stages - 1, d->n_stages + 1);
+    return FR_OK;
+}
+
 /* Does g support this description? */
 static fr_status check_desc(fr_ctx *ctx, const fr_generator *g, const fr_schedule_desc *d)
 {
+    FR_TRY(check_v(ctx, g, d));
     if (d->n_stages < 1 || d->chunks < 1 || d->n_stages % d->chunks != 0)
         return fr_fail(ctx, FR_INVALID,
                        "schedule %s: %d stages do not divide into chunks of %d per worker", g->name,
@@ -336,7 +354,7 @@ fr_status fr__schedule_create(fr_ctx *ctx, const fr_generator *g, const fr_sched
 {
     *out = NULL;
     fr_schedule_desc d = *desc;
-    if (d.chunks == 0) d.chunks = 1;
+    if (d.chunks == 0) d.chunks = g->is_v ? 2 : 1;
     if (d.n_batches == 0) d.n_batches = 1;
     FR_TRY(check_desc(ctx, g, &d));
     int n_workers = d.n_stages / d.chunks;
@@ -345,7 +363,7 @@ fr_status fr__schedule_create(fr_ctx *ctx, const fr_generator *g, const fr_sched
     measure_depth(&d, depth);
     d.depth = depth;
     for (int k = 0; k < d.n_stages; k++)
-        worker_of[k] = d.worker_of ? d.worker_of[k] : k % n_workers;
+        worker_of[k] = d.worker_of ? d.worker_of[k] : fr_generator_worker(g, n_workers, k);
     if (d.worker_of) { /* as many as the highest number named, up to the number of stages */
         n_workers = 1;
         for (int k = 0; k < d.n_stages; k++)

@@ -32,6 +32,7 @@ typedef struct drawing {
     double end;   /* end time of the drawing */
     int height;   /* of a row */
     bool is_used[FR_DO_W + 1], has_update, has_note;
+    bool is_short; /* labels do not name the stage: small letters on the second of two */
 } drawing;
 
 static bool is_computation(int action) { return action <= FR_DO_W; }
@@ -63,7 +64,8 @@ static const char style[] =
     ".h{font-size:15px;font-weight:600}.m{fill:#57606a}.r{fill:#808a94;fill-opacity:.14}\n"
     ".l{font:10px ui-monospace,monospace;text-anchor:middle;fill:#101820}\n"
     ".v{font:8.5px ui-monospace,monospace;text-anchor:middle;fill:#101820}\n"
-    ".e{text-anchor:end}.k{text-anchor:middle}.u{stroke:#24292f;stroke-width:2.5}\n"
+    ".e{text-anchor:end}.k{text-anchor:middle}.u{stroke:#24292f;"
+    "stroke-width:2.5}\n"
     ".f0{fill:#a6d0f5}.f1{fill:#6fb0ea}.b0{fill:#f9cd94}.b1{fill:#efa54a}\n"
     ".i0{fill:#98dac7}.i1{fill:#5cbfa4}.w0{fill:#e8c1e0}.w1{fill:#d094c6}\n"
     "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.m{fill:#9da7b1}.u{stroke:#e6edf3}\n"
@@ -114,18 +116,29 @@ static int tint_of(const fr_schedule *s, const fr_instr *x)
     return turn % 2;
 }
 
-/* "F3"; "Fb3" in mini-batch b; "4F3" with several stages per worker. */
+/* "F3"; "Fb3" in mini-batch b; "4F3" with several stages per worker, or short "f3" on the second.
+ */
 static int label_of(const drawing *d, const fr_instr *x, char text[64])
 {
     const fr_schedule *s = d->s;
     int n_own, n = 0, m = x->micro % s->n_micro;
-    fr__stages_of(s, s->worker_of[x->stage], &n_own);
-    if (n_own > 1) n = snprintf(text, 64, "%d", x->stage);
-    n += snprintf(text + n, 64 - (size_t)n, "%s", fr__action_name(x->action));
+    const int *own = fr__stages_of(s, s->worker_of[x->stage], &n_own);
+    if (n_own > 1 && !d->is_short) n = snprintf(text, 64, "%d", x->stage);
+    text[n] = fr__action_name(x->action)[0];
+    if (d->is_short && x->stage != own[0]) text[n] = (char)(text[n] + 'a' - 'A');
+    n++;
     if (s->n_batches > 1) text[n++] = (char)('a' + x->micro / s->n_micro % 26);
     text[n] = '\0';
     if (s->n_batches == 1 || s->n_micro > 1) n += snprintf(text + n, 64 - (size_t)n, "%d", m);
     return n;
+}
+
+/* The longest label that fits; its length, or 0. */
+static int fit_label(const drawing *d, const fr_instr *x, double width, char text[64])
+{
+    int n = label_of(d, x, text);
+    if (n * LETTER > width + 2) n = snprintf(text, 64, "%d", x->micro % d->s->n_micro);
+    return n * LETTER <= width + 2 ? n : 0;
 }
 
 static void draw_block(drawing *d, int w, int i)
@@ -135,7 +148,7 @@ static void draw_block(drawing *d, int w, int i)
     const fr_instr *x = &d->s->lists[w].at[i];
     double from = d->c->start[w][i], to = d->c->end[w][i];
     char label[64], note[24] = "";
-    int n = label_of(d, x, label), y = y_of(d, w);
+    int y = y_of(d, w);
     double left = x_of(d, from), width = x_of(d, to) - left - 1, middle = left + width / 2;
     if (d->notes) d->notes->text(d->notes->user, w, i, note, sizeof note);
     fr__text_printf(&d->out, "<g><title>%s of micro-batch %d, stage %d, %g to %g", words[x->action],
@@ -146,8 +159,7 @@ static void draw_block(drawing *d, int w, int i)
                     "rx=\"2\"/>",
                     "fbiw"[x->action], tint_of(d->s, x), left, y, width, d -> height);
     int base = y + (d->notes ? 13 : d->height / 2 + 4);
-    if (n * LETTER > width + 2) n = snprintf(label, sizeof label, "%d", x->micro % d->s->n_micro);
-    if (n * LETTER <= width + 2)
+    if (fit_label(d, x, width, label) > 0)
         fr__text_printf(&d->out, "<text class=\"l\" x=\"%.5g\" y=\"%d\">%s</text>", middle, base,
                         label);
     if (note[0] && (int)strlen(note) * (LETTER - 1) <= width + 2)
@@ -158,15 +170,28 @@ static void draw_block(drawing *d, int w, int i)
     d->has_note |= note[0] != '\0';
 }
 
+/* Below the worker, if it has several stages, their numbers. */
+static void draw_row_name(drawing *d, int w)
+{
+    int n_own, y = y_of(d, w) + d->height / 2;
+    const int *own = fr__stages_of(d->s, w, &n_own);
+    fr__text_printf(&d->out, "<text class=\"e\" x=\"%d\" y=\"%d\">worker %d</text>\n", LEFT - 6,
+                    n_own > 1 ? y - 1 : y + 4, w);
+    if (n_own < 2) return;
+    fr__text_printf(&d->out, "<text class=\"m e\" style=\"font-size:10px\" x=\"%d\" y=\"%d\">",
+                    LEFT - 6, y + 11);
+    for (int i = 0; i < n_own && i < 4; i++)
+        fr__text_printf(&d->out, "%s%d", i ? ", " : "", own[i]);
+    fr__text_printf(&d->out, "%s</text>\n", n_own > 4 ? ", .." : "");
+}
+
 static void draw_worker(drawing *d, int w)
 {
     const fr_instr_list *l = &d->s->lists[w];
     int y = y_of(d, w);
-    fr__text_printf(
-        &d->out,
-        "<text class=\"e\" x=\"%d\" y=\"%d\">worker %d</text>\n<rect class=\"r\" x=\"%d\" "
-        "y=\"%d\" width=\"%.5g\" height=\"%d\"/>\n",
-        LEFT - 6, y + d->height / 2 + 4, w, LEFT, y, width_of(d, d->end), d->height);
+    draw_row_name(d, w);
+    fr__text_printf(&d->out, "<rect class=\"r\" x=\"%d\" y=\"%d\" width=\"%.5g\" height=\"%d\"/>\n",
+                    LEFT, y, width_of(d, d->end), d->height);
     for (int i = 0; i < l->n; i++)
         if (is_computation(l->at[i].action) && d->c->start[w][i] < d->end) draw_block(d, w, i);
     for (int i = 0; i < l->n; i++) { /* above the blocks */
@@ -203,15 +228,35 @@ static void draw_foot(drawing *d)
                         x + 4, x + 4, y - 11, y + 3, x + 12, y);
         x += 72;
     }
+    if (d->is_short)
+        fr__text_printf(&d->out, "<text x=\"%d\" y=\"%d\">small letters: second stage</text>\n", x,
+                        y);
     if (d->has_note)
         fr__text_printf(&d->out, "<text x=\"%d\" y=\"%d\">%s</text>\n", x, y, d->notes->legend);
     for (int w = 0; w < d->s->n_workers; w++) busy += d->c->busy[w];
-    fr__text_printf(
-        &d->out,
-        "<text class=\"m\" x=\"%d\" y=\"%d\">time in units of a forward, transfers free; all "
-        "done at %g, workers idle %.1f %%%s</text>\n</svg>\n",
-        LEFT, y + 24, d->c->makespan, all > 0 ? 100 * (1 - busy / all) : 0,
-        d->s->n_batches > 1 ? ", filling and draining" : "");
+    fr__text_printf(&d->out, "<text class=\"m\" x=\"%d\" y=\"%d\">%sall done at %g", LEFT, y + 24,
+                    d->c->has_costs ? "" : "time in units of a forward, transfers free; ",
+                    d->c->makespan);
+    if (d->c->period > 0 && d->s->n_batches == 1)
+        fr__text_printf(&d->out, ", the next mini-batch %g later", d->c->period);
+    fr__text_printf(&d->out, ", workers idle %.1f %%%s</text>\n</svg>\n",
+                    all > 0 ? 100 * (1 - busy / all) : 0,
+                    d->s->n_batches > 1 ? ", filling and draining" : "");
+}
+
+static bool has_two_stages(const fr_schedule *s)
+{
+    int n_own = 2;
+    for (int w = 0; w < s->n_workers && n_own == 2; w++) fr__stages_of(s, w, &n_own);
+    return n_own == 2;
+}
+
+/* Labels with digits at both ends need a gap between them. */
+static bool needs_short_labels(const drawing *d)
+{
+    char text[64];
+    fr_instr longest = {.stage = d->s->n_stages - 1, .micro = d->s->n_micro - 1};
+    return label_of(d, &longest, text) * LETTER > d->scale - 1;
 }
 
 static void measure(drawing *d)
@@ -228,6 +273,7 @@ static void measure(drawing *d)
     d->scale = fmin(30, fmax(10, (double)WIDTH / fmax(units, 1)));
     d->end = fmin(units, (double)MOST_UNITS) * d->unit;
     d->height = d->notes ? 32 : 26;
+    d->is_short = has_two_stages(d->s) && needs_short_labels(d);
 }
 
 char *fr_schedule_to_svg(const fr_schedule *s, const fr_clock *c, const fr_notes *notes)

@@ -162,6 +162,7 @@ static double chain_of(const chain *c, int micro)
         c->grads[k] = start + seconds(c, s->is_split ? cost->back_input : cost->backward, w);
         double first = s->is_split ? c->grads[k] : start;
         double last = c->grads[k] + (s->is_split ? seconds(c, cost->back_weight, w) : 0);
+        if (s->is_split) last = fmin(last, start + seconds(c, cost->backward, w)); /* or a B */
         end = fmax(end, step_end(c, k, w, first, last));
     }
     return end;

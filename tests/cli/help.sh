@@ -21,7 +21,7 @@ done
 run 0 models vgg16 --image 32 --classes 10
 grep -q '(3, 32, 32)' out || fail "models --image"
 run 0 methods
-for name in single naive-mp gpipe 1f1b interleaved zb-h1 vanilla-async pipedream pipedream-2bw \
+for name in single naive-mp gpipe 1f1b interleaved zb-h1 zb-h2 zbv v-half v-min dualpipev vanilla-async pipedream pipedream-2bw \
     spectrain spectrain-v2 xpipe pipeoptim decay-aware pipemare forerun paci nesterov-async timeprest \
     stash double-buffer sequential 1f1b-async nf1b; do
     grep -q "^  $name " out || fail "methods does not list $name"

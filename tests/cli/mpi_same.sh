@@ -11,6 +11,12 @@ same_in 2 mlp parallel.method=1f1b parallel.stages=2 "${clip[@]}"
 as_single mlp "${clip[@]}"
 same_in 4 resnet parallel.method=zb-h1 parallel.stages=4
 as_single resnet
+same_in 2 gpt parallel.method=zbv parallel.stages=4
+as_single gpt
+same_in 3 mlp parallel.method=zb-h2 parallel.stages=3
+as_single mlp
+same_in 2 reslstm parallel.method=dualpipev parallel.stages=4
+as_single reslstm
 same_in 2 tied parallel.method=interleaved parallel.stages=4
 as_single tied
 same_in 2 reslstm parallel.schedule_file="$(by_hand 4)" parallel.workers_per_rank=2

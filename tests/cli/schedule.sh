@@ -29,6 +29,45 @@ for p in 2 4 8; do
             fail "interleaved, $p workers, $v chunks: live sets of worker 0"
     done
 done
+# --- without a bubble, and in a V: the period is that of a run ---
+period() { # METHOD WORKERS MICRO MAKESPAN PERIOD LIVE [ARGUMENT...]
+    local stages=$2
+    [ "$1" = zb-h1 ] || [ "$1" = zb-h2 ] || stages=$((2 * $2))
+    table "$1" $stages "$3" "$4" "${@:7}"
+    same "$(number period)" "$5" "$1, $2 workers, $3 micro-batches: period"
+    same "$(list peak_live | cut -d' ' -f1)" "$6" "$1, $2 workers, $3 micro-batches: live sets"
+}
+for p in 2 4 8; do
+    m=$((2 * p))
+    period zb-h1 $p $m $((3 * m + p - 1)) $((3 * m + p - 1)) $p
+    period zb-h2 $p $m $((3 * m + p - 1)) $((3 * m)) $((2 * p - 1))
+    period zbv $p $m $((6 * m + p - 1)) $((6 * m)) $((2 * p))
+    period dualpipev $p $m $((6 * m + p - 1)) $((6 * m + p - 1)) $((2 * p + 1))
+done
+period v-half 4 8 60 60 6
+period v-min 4 8 59 59 4
+period zbv 4 8 102 96 8 --costs F=2,I=2,W=2
+period dualpipev 2 8 42 42 5 --costs B=1.5
+run 0 schedule 1f1b --stages 3 --micro 8 --costs F=2,1,2,B=3,2,4 --link 1 --format json
+same "$(number makespan)" 64 "costs for each stage, and links"
+run 0 schedule 1f1b --stages 4 --micro 8 --link 1.5 --format json
+same "$(number makespan)" 57 "half-duplex links"
+for wrong in F F= F=x F=1,2 =1 X=1 F=1,F=2 F=-1 F=1, F=nan F=inf f=1 F=1e; do
+    run 2 schedule 1f1b --stages 4 --costs "$wrong"
+    says "--costs $wrong"
+done
+run 2 schedule 1f1b --costs ""
+says "--costs"
+for wrong in -1 nan x; do
+    run 2 schedule 1f1b --link $wrong
+    says "--link"
+done
+run 2 schedule zbv --stages 7
+says "zbv" "even, not 7" "6 or 8"
+run 2 schedule zbv --stages 8 --chunks 4
+says "zbv" "two stages"
+run 2 schedule dualpipev --stages 8 --micro 7
+says "dualpipev" "7 micro-batches on 4 workers" "at least 8"
 run 2 schedule interleaved --stages 8 --chunks 2 --micro 6
 says "multiple"
 run 2 schedule interleaved --stages 8 --chunks 3 --micro 6
@@ -45,7 +84,7 @@ run 0 schedule gpipe --stages 8 --micro 32 --columns 80
 grep -q 'B31----|$' out || fail "the end of a long grid is not there"
 run 0 schedule gpipe --stages 60 --micro 32 --columns 80
 grep -q 'of 273 columns' out || fail "no note on what was cut"
-for method in sequential gpipe 1f1b zb-h1 1f1b-async nf1b forward; do
+for method in sequential gpipe 1f1b zb-h1 zb-h2 1f1b-async nf1b forward; do
     for form in text csv; do
         run 0 schedule $method --stages 3 --micro 4 --batches "$(case $method in 1f1b-async | nf1b) echo 3 ;; *) echo 1 ;; esac)" --format $form
         cp out file
@@ -86,7 +125,7 @@ done
 run 0 schedule 1f1b --stages 2 --micro 2 --format csv
 cp out one.csv
 run 0 schedule --check one.csv --replicas 3
-same "$(cat out)" "one.csv: valid: 6 workers, 2 stages, 6 micro-batches, makespan 9, peak live 2 2 2 1 1 1" "three of one"
+same "$(cat out)" "one.csv: valid: 6 workers, 2 stages, 6 micro-batches, makespan 9, period 9, peak live 2 2 2 1 1 1" "three of one"
 run 2 schedule --check one.csv --replicas 3,1
 says one.csv "one pipeline"
 run 2 schedule --check one.csv --replicas 3 --micro 5
@@ -109,7 +148,7 @@ grep -q '"method": "single", "stages": 1, ' out || fail "single"
 # --- written by hand ---
 printf '# idle slots are empty\r\n0F0,0F1,,0B0,0B1\r\n,1F0,1B0,1F1,1B1\r\n' >hand.csv
 run 0 schedule --check hand.csv
-same "$(cat out)" "hand.csv: valid: 2 workers, 2 stages, 2 micro-batches, makespan 9, peak live 2 1" "verdict"
+same "$(cat out)" "hand.csv: valid: 2 workers, 2 stages, 2 micro-batches, makespan 9, period 9, peak live 2 1" "verdict"
 wrong() { # FILE TEXT...
     printf "$1" >wrong.csv
     shift
@@ -147,6 +186,10 @@ gpipe --stages 4 --micro 4
 1f1b --stages 4 --micro 4
 interleaved --stages 4 --chunks 2 --micro 4
 zb-h1 --stages 4 --micro 4
+zb-h2 --stages 2 --micro 3
+zbv --stages 4 --micro 4
+v-min --stages 4 --micro 3
+dualpipev --stages 4 --micro 4
 1f1b-async --stages 3 --micro 1 --batches 6
 nf1b --stages 3 --micro 2 --batches 3
 1f1b --replicas 3,1 --micro 6

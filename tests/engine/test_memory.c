@@ -4,8 +4,8 @@
 
 enum { STEPS = 5 };
 
-static const char *const generators[] = {"sequential", "gpipe", "1f1b",
-                                         "zb-h1",      "nf1b",  "1f1b-async"};
+static const char *const generators[] = {"sequential", "gpipe", "1f1b", "zb-h1",     "zb-h2",
+                                         "zbv",        "v-min", "nf1b", "1f1b-async"};
 enum { N_GENERATORS = sizeof generators / sizeof *generators };
 
 static void open_rig(rig *r, int which, const rig_options *o)
@@ -47,6 +47,7 @@ static void exact_to_the_byte(void **unused)
                                  .want_norm = is_flush(generators[g]) && n % 3 == 0,
                                  .backend = fr_backend_name(*backend)};
                 if (which == TIED && !is_flush(generators[g])) o.n_stages = 1;
+                if (fr_generator_find(generators[g])->is_v) o.n_stages += n % 2;
                 rig r;
                 fr_tally tally;
                 static float logits[N_DATA * BATCH * TIME * 7];
@@ -201,10 +202,12 @@ static void runs_do_not_allocate(void **unused)
             o.generator = generators[g];
             o.n_batches = is_flush(o.generator) ? 0 : STEPS;
             o.n_stages = which == TIED && !is_flush(o.generator) ? 1 : 3;
+            o.n_stages += fr_generator_find(o.generator)->is_v;
             o.want_norm = g % 2;
             nothing_is_allocated(which, &o);
         }
         if (which == TIED) continue;
+        o.n_stages = 3;
         for (const fr_policy *const *p = fr_policy_list(); *p; p++) {
             o.policy = (*p)->name;
             o.optimizer = which % 2 ? "muon" : NULL;

@@ -14,7 +14,8 @@ static const char *const policies[] = {"live",         "stash",    "double-buffe
                                        "spectrain-v2", "xpipe",    "pipeoptim",     "decay-aware",
                                        "pipemare",     "lookahead"};
 static const char *const optimizers[] = {NULL, "adam", "adamw", "nadam", "muon"};
-static const char *const flush[] = {"sequential", "gpipe", "1f1b", "zb-h1", "interleaved"};
+static const char *const flush[] = {"sequential", "gpipe", "1f1b",   "zb-h1", "interleaved",
+                                    "zb-h2",      "zbv",   "v-half", "v-min", "dualpipev"};
 static const char *const async[] = {"1f1b-async", "1f1b-async", "nf1b"};
 
 enum ending { AS_PLANNED, STOPPED, REPORT_STOPS, FAILS, IS_NAN, SOURCE_FAILS };
@@ -81,11 +82,13 @@ static void pick_schedule(plan *p)
     o->n_micro = 1 << pick(p, 4);
     if (p->is_flush) {
         o->generator = PICK(p, flush);
-        if (strcmp(o->generator, "interleaved") == 0) {
+        bool is_v = fr_generator_find(o->generator)->is_v;
+        if (is_v || strcmp(o->generator, "interleaved") == 0) {
             o->chunks = 2;
             o->n_stages = 2 * (1 + pick(p, 2));
         }
-        if (o->chunks && o->n_micro % (o->n_stages / 2)) o->n_micro = 2;
+        if (o->chunks && !is_v && o->n_micro % (o->n_stages / 2)) o->n_micro = 2;
+        if (strcmp(o->generator, "dualpipev") == 0 && o->n_micro < o->n_stages) o->n_micro = 4;
     } else {
         o->generator = PICK(p, async);
         o->n_batches = 1 + pick(p, 2 * STEPS);

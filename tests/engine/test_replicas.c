@@ -16,7 +16,7 @@ static const layout layouts[] = {
     {"gpipe", 2, {2, 2}, 0},       {"1f1b", 2, {2, 2}, 0},       {"1f1b", 2, {2, 1}, 0},
     {"1f1b", 2, {1, 2}, 0},        {"1f1b", 2, {4, 2}, 0},       {"gpipe", 2, {4, 1}, 0},
     {"zb-h1", 2, {2, 2}, 0},       {"sequential", 2, {2, 1}, 0}, {"1f1b", 3, {1, 2, 1}, 0},
-    {"interleaved", 2, {4, 4}, 2}, {"1f1b", 3, {2, 2, 2}, 0},
+    {"interleaved", 2, {4, 4}, 2}, {"1f1b", 3, {2, 2, 2}, 0},    {"zbv", 4, {2, 2, 2, 2}, 2},
 };
 
 static void train(int which, const layout *l, bool exact_sum, bool norm, const char *fault,

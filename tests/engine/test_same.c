@@ -5,8 +5,9 @@
 
 enum { STEPS = 3 };
 
-static const char *const generators[] = {"sequential", "gpipe", "1f1b", "zb-h1", "interleaved"};
-enum { N_GENERATORS = sizeof generators / sizeof *generators, INTERLEAVED = N_GENERATORS - 1 };
+static const char *const generators[] = {"sequential",  "gpipe", "1f1b", "zb-h1",
+                                         "interleaved", "zb-h2", "zbv",  "dualpipev"};
+enum { N_GENERATORS = sizeof generators / sizeof *generators, INTERLEAVED = 4, ZBV = 6, DUALPIPEV };
 
 /* All results of a run: STEPS steps, an evaluation, STEPS more steps. */
 typedef struct outcome {
@@ -48,8 +49,11 @@ static void compare_generators(int which, rig_options o, const outcome *one)
     outcome other;
     for (int g = 0; g < N_GENERATORS; g++) {
         o.generator = generators[g];
-        o.chunks = g == INTERLEAVED ? 2 : 0;
-        if (g == INTERLEAVED && (o.n_stages % 2 || o.n_micro % (o.n_stages / 2))) continue;
+        bool is_in_twos = g == INTERLEAVED || g >= ZBV;
+        o.chunks = is_in_twos ? 2 : 0;
+        if (is_in_twos && o.n_stages % 2) continue;
+        if (g == INTERLEAVED && o.n_micro % (o.n_stages / 2)) continue;
+        if (g == DUALPIPEV && o.n_micro < o.n_stages) continue;
         run(which, &o, &other);
         assert_same(which, &o, one, &other);
     }

@@ -250,13 +250,15 @@ static void decisions(void **unused)
         const char *schedule;
         int n_stages, n_micro, n_replicas;
         fr_exec_desc d;
-        bool sums_stages, fused[2], whole;
+        bool sums_stages, fused[4], whole;
     } rows[] = {
         {"sequential", 1, 2, 1, {0}, false, {true}, false},
         {"1f1b-async", 2, 2, 1, {0}, false, {true, true}, false},
         /* stage 0 waits for the gradients of stage 1 */
         {"1f1b", 2, 2, 1, {0}, false, {true, false}, false},
         {"zb-h1", 2, 2, 1, {0}, false, {true, true}, false},
+        /* stage 3 ends with a B, whose gradients stage 2 waits for on the other worker */
+        {"dualpipev", 4, 4, 1, {0}, false, {true, true, true, false}, false},
         {"1f1b", 2, 2, 1, {.clip_norm = 1}, true, {false, false}, true},
         {"1f1b", 2, 2, 1, {.want_norm = true}, true, {false, false}, true},
         {"1f1b-async", 2, 2, 1, {.want_norm = true}, false, {false, false}, true},
@@ -269,7 +271,7 @@ static void decisions(void **unused)
         {"1f1b", 2, 2, 2, {.lone_sync = "average", .want_norm = true}, false, {0}, true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        int n = rows[i].n_replicas, replicas[] = {n, n};
+        int n = rows[i].n_replicas, replicas[] = {n, n, n, n};
         bool is_flush = fr_generator_find(rows[i].schedule)->is_flush;
         fr_exec_desc d = rows[i].d;
         const fr_schedule *s =

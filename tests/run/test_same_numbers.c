@@ -5,6 +5,7 @@
  * in 1, 2, 4 and 8 micro-batches, under every flush method and a schedule written by hand: each of
  * these combinations on a third of the networks. Invalid ones must be refused with a reason. */
 #include "support/lab.h"
+#include "support/v_csv.h"
 
 typedef struct network {
     const char *name, *yaml;
@@ -195,6 +196,71 @@ TEST_OF(biglstm, 2)
 TEST_OF(resnet50, 0)
 TEST_OF(inception3, 0)
 
+/* --- without a bubble ------------------------------------------------------------------------ */
+
+/* One worker with `micro` micro-batches of two samples, or p workers of a method. */
+static fr_status hash_in_twos(fixture *f, const char *method, int stages, int micro, char sha[65])
+{
+    char sets[4][64];
+    const char *list[] = {sets[0], sets[1], sets[2], sets[3]};
+    snprintf(sets[0], sizeof *sets, "train.micro=%d", micro);
+    snprintf(sets[1], sizeof *sets, "train.batch=%d", 2 * micro);
+    snprintf(sets[2], sizeof *sets, "parallel.method=%s", method);
+    snprintf(sets[3], sizeof *sets, "parallel.stages=%d", stages);
+    return hash_of(f, 4, list, sha);
+}
+
+/* Up to 12 micro-batches on 2, 3 and 4 workers; each pair of them with some of the methods. */
+static void check_without_bubble(fixture *f, const network *net, int nth)
+{
+    static const char *const methods[] = {"zb-h2", "zbv", "v-half", "v-min", "dualpipev"};
+    int n_same = 0, every = getenv("FR_BACKEND") ? 5 : net == &mlp ? 1 : 3;
+    write_text(f->config, net->yaml);
+    for (int micro = 1; micro <= (net == &vgg ? 6 : 12); micro++) {
+        char single[65], sha[65];
+        assert_done(f, hash_in_twos(f, "single", 1, micro, single));
+        for (int i = 0; i < 5 * 3; i++) {
+            int workers = 2 + i / 5;
+            const char *method = methods[i % 5];
+            if ((nth + micro + i) % every != 0) continue;
+            fr_status status = hash_in_twos(f, method, i % 5 ? 2 * workers : workers, micro, sha);
+            if (i % 5 == 4 && micro < 2 * workers) {
+                assert_failed(f, status, FR_INVALID, "--set parallel.method", "dualpipev",
+                              "two for each worker");
+                continue;
+            }
+            if (status != FR_OK || strcmp(sha, single) != 0)
+                fail_msg("%s, %s, %d workers, %d micro-batches: %s", net->name, method, workers,
+                         micro, status == FR_OK ? "other weights" : fr_ctx_error(f->ctx));
+            n_same++;
+        }
+    }
+    print_message("%s: %d combinations the same\n", net->name, n_same);
+}
+
+static void test_without_bubble(void **state)
+{
+    static const network *const nets[] = {&mlp, &vgg, &resnet, &gpt, &reslstm};
+    for (int i = 0; i < 5; i++) check_without_bubble(*state, nets[i], i);
+    fixture *f = *state;
+    char sha[65], single[65], set[200], path[160];
+    write_text(f->config, mlp.yaml);
+    assert_done(f, hash_in_twos(f, "single", 1, 4, single));
+    snprintf(path, sizeof path, "%s/dumped.csv", f->dir);
+    snprintf(set, sizeof set, "parallel.schedule_file=%s", path);
+    for (int i = 0; i < 2; i++) {
+        const char *sets[] = {"train.micro=4", "train.batch=8", set};
+        write_text(path, i ? dualpipev_csv : zbv_csv);
+        assert_done(f, hash_of(f, 3, sets, sha));
+        assert_string_equal(sha, single);
+    }
+    assert_failed(f, hash_in_twos(f, "zbv", 5, 4, sha), FR_INVALID, "--set parallel.stages",
+                  "5 stages", "2 chunks");
+    const char *chunks[] = {"parallel.method=zbv", "parallel.stages=6", "parallel.chunks=3"};
+    assert_failed(f, hash_of(f, 3, chunks, sha), FR_INVALID, "--set parallel.chunks", "zbv",
+                  "two stages");
+}
+
 /* The order of waits does not matter; nor does an asynchronous method on one stage. */
 static void test_jitter_and_one_stage(void **state)
 {
@@ -203,10 +269,11 @@ static void test_jitter_and_one_stage(void **state)
     write_text(f->config, mlp.yaml);
     const char *micro = "train.micro=4";
     assert_done(f, hash_of(f, 1, &micro, single));
-    static const char *const flush[] = {"gpipe", "1f1b", "interleaved", "zb-h1"};
-    for (int i = 0; i < 8; i++) {
+    static const char *const flush[] = {"gpipe", "1f1b", "interleaved", "zb-h1",
+                                        "zb-h2", "zbv",  "v-half",      "dualpipev"};
+    for (int i = 0; i < 12; i++) {
         char method[64], fault[64];
-        snprintf(method, sizeof method, "parallel.method=%s", flush[i % 4]);
+        snprintf(method, sizeof method, "parallel.method=%s", flush[i % 8]);
         snprintf(fault, sizeof fault, "run.fault=\"jitter:ms=2,seed=%d\"", i);
         const char *sets[] = {micro, method, fault, "parallel.stages=4"};
         assert_done(f, hash_of(f, 4, sets, sha));
@@ -215,7 +282,8 @@ static void test_jitter_and_one_stage(void **state)
     for (const fr_method *const *m = fr_method_list(); *m; m++) {
         char method[64];
         snprintf(method, sizeof method, "parallel.method=%s", (*m)->name);
-        const char *sets[] = {micro, method, "parallel.chunks=1"};
+        bool is_v = fr_generator_find((*m)->generator)->is_v; /* two stages of one worker */
+        const char *sets[] = {micro, method, is_v ? "parallel.stages=2" : "parallel.chunks=1"};
         assert_done(f, hash_of(f, 3, sets, sha));
         if (strcmp(sha, single) != 0) fail_msg("%s with one stage is not single", (*m)->name);
     }
@@ -241,11 +309,13 @@ static void test_clipping(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RUN(test_mlp),      RUN(test_vgg),       RUN(test_resnet),
-        RUN(test_resnet50), RUN(test_inception), RUN(test_inception3),
-        RUN(test_gpt),      RUN(test_tied_gpt),  RUN(test_reslstm),
-        RUN(test_gnmt),     RUN(test_biglstm),   RUN(test_jitter_and_one_stage),
-        RUN(test_clipping),
+        RUN(test_mlp),       RUN(test_vgg),
+        RUN(test_resnet),    RUN(test_resnet50),
+        RUN(test_inception), RUN(test_inception3),
+        RUN(test_gpt),       RUN(test_tied_gpt),
+        RUN(test_reslstm),   RUN(test_gnmt),
+        RUN(test_biglstm),   RUN(test_jitter_and_one_stage),
+        RUN(test_clipping),  RUN(test_without_bubble),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,12 @@
 
 static fr_ctx *ctx; /* context of the program; created by main */
 
+/* Does the generator take v stages per worker? */
+static inline bool takes_chunks(const fr_generator *g, int v)
+{
+    return g->is_v ? v == 2 : v == 1 || g->has_chunks;
+}
+
 static inline fr_schedule *make_desc(const char *name, fr_schedule_desc d)
 {
     const fr_generator *g = fr_generator_find(name);

@@ -52,7 +52,8 @@ static inline void random_replicas(random_case *c, int n_workers)
         if (of_worker[w] > 1) of_worker[w] = all > 1 ? all : 2;
     if (is_mixed && times == 1) times = all > 1 ? all : 2;
     for (int k = 0; k < d->n_stages; k++)
-        c->replicas[k] = of_worker[d->worker_of ? d->worker_of[k] : k % n_workers];
+        c->replicas[k] =
+            of_worker[d->worker_of ? d->worker_of[k] : fr_generator_worker(c->g, n_workers, k)];
     d->n_micro *= times;
     d->replicas = c->replicas;
 }
@@ -65,10 +66,11 @@ static inline void random_case_init(random_case *c, int most_workers, int most_m
     *c = (random_case){.g = fr_generator_list()[random_int(0, n - 1)]};
     fr_schedule_desc *d = &c->d;
     int p = random_int(1, most_workers);
-    d->chunks = c->g->has_chunks ? random_int(1, 4) : 1;
+    d->chunks = c->g->is_v ? 2 : c->g->has_chunks ? random_int(1, 4) : 1;
     d->n_stages = p * d->chunks;
     d->n_micro = random_int(1, most_micro);
     if (c->g->check) d->n_micro = p * ((d->n_micro + p - 1) / p); /* groups of p */
+    if (c->g->check && c->g->check(d)) d->n_micro = 2 * p;
     d->n_batches = c->g->is_flush ? 1 : random_int(1, 8);
     d->must_reduce = random_int(0, 2) == 0;
     if (random_int(0, 1)) {

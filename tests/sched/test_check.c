@@ -42,8 +42,8 @@ static int for_all(int max_stages, int max_micro, int batches, void (*each)(fr_s
     int n = 0;
     for (const fr_generator *const *g = fr_generator_list(); *g; g++)
         for (int p = 1; p <= max_stages; p++)
-            for (int v = 1; v <= ((*g)->has_chunks ? 3 : 1); v++)
-                for (int m = 1; m <= max_micro; m++)
+            for (int v = 1; v <= 3; v++)
+                for (int m = 1; takes_chunks(*g, v) && m <= max_micro; m++)
                     for (int variant = 0; variant < 4; variant++) {
                         bool is_long = !(*g)->is_flush;
                         spec it = {(*g)->name,  p * v,        v,   m, is_long ? batches : 1,

@@ -331,7 +331,7 @@ static void registry(void **unused)
         assert_ptr_equal(fr_generator_find((*g)->name), *g);
         assert_true(strlen((*g)->summary) > 0);
     }
-    assert_int_equal(n, 8);
+    assert_int_equal(n, 13);
 }
 
 int main(void)

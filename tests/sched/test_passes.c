@@ -116,11 +116,13 @@ static void check_steps(const fr_schedule *s, bool must_reduce)
 /* The end of the last use of (stage, micro) on the stage itself. */
 static double last_use(const fr_schedule *s, const fr_clock *c, int stage, int micro)
 {
-    return end_of(s, c,
-                  s->is_forward_only ? FR_DO_F
-                  : s->is_split      ? FR_DO_W
-                                     : FR_DO_B,
-                  stage, micro);
+    int w = fr_schedule_worker(s, stage, micro);
+    double last = 0;
+    for (int i = 0; i < s->lists[w].n; i++) {
+        const fr_instr *at = &s->lists[w].at[i];
+        if (at->stage == stage && at->micro == micro && at->action <= FR_DO_W) last = c->end[w][i];
+    }
+    return last;
 }
 
 /* No two micro-batches in one slot of a replica overlap in time: by brute force, on any clock. */
@@ -153,16 +155,26 @@ static bool is_same_pair(const fr_schedule *s, fr_link l, int a, int b)
            fr_schedule_worker(s, l.to, a) == fr_schedule_worker(s, l.to, b);
 }
 
+/* A schedule may have both I and B. */
+static fr_action back_of(const fr_schedule *s, int stage, int micro)
+{
+    const fr_instr_list *l = &s->lists[fr_schedule_worker(s, stage, micro)];
+    for (int i = 0; i < l->n; i++)
+        if (l->at[i].action == FR_DO_I && l->at[i].stage == stage && l->at[i].micro == micro)
+            return FR_DO_I;
+    return FR_DO_B;
+}
+
 static void check_buffers(const fr_schedule *s, const fr_clock *c)
 {
     int total = s->n_batches * s->n_micro;
-    fr_action back = s->is_split ? FR_DO_I : FR_DO_B;
     for (int l = 0; l < s->n_backward; l++) {
         double from[512], until[512];
         assert_true(s->n_buffers[l] >= 1 && s->n_buffers[l] <= total);
         for (int m = 0; m < total; m++) {
-            from[m] = start_of(s, c, back, s->backward[l].from, m);
-            until[m] = end_of(s, c, back, s->backward[l].to, m);
+            int maker = s->backward[l].from, reader = s->backward[l].to;
+            from[m] = start_of(s, c, back_of(s, maker, m), maker, m);
+            until[m] = end_of(s, c, back_of(s, reader, m), reader, m);
             assert_int_in_range(fr_schedule_buffer(s, l, m), 0, s->n_buffers[l] - 1);
         }
         for (int a = 0; a < total; a++)
@@ -218,7 +230,11 @@ static void random_schedules(void **unused)
         for (int k = 0; k < 32; k++)
             f[k] = random_unit() + 0.01, i[k] = random_unit() + 0.01, w[k] = random_unit() + 0.01;
         for (int l = 0; l < 128; l++) up[l] = random_unit(), down[l] = random_unit();
-        check_clock(s, &(fr_costs){f, i, w, NULL, up, down});
+        check_clock(s, &(fr_costs){.forward = f,
+                                   .back_input = i,
+                                   .back_weight = w,
+                                   .send_forward = up,
+                                   .send_backward = down});
         fr_schedule_free(s);
     }
 }

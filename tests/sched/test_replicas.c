@@ -49,8 +49,8 @@ static void equally_many(void **unused)
     int n = 0;
     for (const fr_generator *const *g = fr_generator_list(); *g; g++)
         for (int p = 1; p <= 5; p++)
-            for (int v = 1; v <= ((*g)->has_chunks ? 3 : 1); v++)
-                for (int m = 1; m <= 6; m++)
+            for (int v = 1; v <= 3; v++)
+                for (int m = 1; takes_chunks(*g, v) && m <= 6; m++)
                     for (int r = 1; r <= 4; r++) {
                         int replicas[15];
                         for (int k = 0; k < p * v; k++) replicas[k] = r;

@@ -1,6 +1,7 @@
 /* test_text.c -- written schedules can be read back, and errors name their place. */
 #include "sched/common.h"
 #include "sched/read.h"
+#include "support/v_csv.h"
 
 static fr_schedule *parse(const char *text, int n_micro, const fr_schedule_desc *d)
 {
@@ -69,8 +70,8 @@ static void all_round_trips(void **state)
     const fr_link forward[] = {{0, 1}, {1, 2}, {0, 2}}, backward[] = {{2, 1}, {1, 0}, {2, 0}};
     for (const fr_generator *const *g = fr_generator_list(); *g; g++)
         for (int p = 1; p <= 4; p++)
-            for (int v = 1; v <= ((*g)->has_chunks ? 3 : 1); v++)
-                for (int m = 1; m <= 4; m++)
+            for (int v = 1; v <= 3; v++)
+                for (int m = 1; takes_chunks(*g, v) && m <= 4; m++)
                     for (int reduce = 0; reduce < 2; reduce++) {
                         fr_schedule_desc d = {.n_stages = p * v,
                                               .chunks = v,
@@ -86,14 +87,34 @@ static void all_round_trips(void **state)
                     }
 }
 
+/* Files of PyTorch are the lists of our generators; the placement follows from the rows. */
+static void dumped_by_pytorch(void **state)
+{
+    (void)state;
+    const struct {
+        const char *name, *csv;
+    } rows[] = {{"zbv", zbv_csv}, {"dualpipev", dualpipev_csv}};
+    for (int i = 0; i < 2; i++) {
+        fr_schedule *want = make(rows[i].name, 4, 2, 4, 1), *s = parse(rows[i].csv, 0, NULL);
+        for (int k = 0; k < 4; k++) assert_int_equal(s->worker_of[k], k < 2 ? k : 3 - k);
+        assert_same(want, s, false);
+        assert_ok(ctx, fr_schedule_check(ctx, s));
+        char *csv = fr_schedule_to_csv(want);
+        fr_schedule *again = parse(csv, 0, NULL); /* with transfers */
+        assert_same(want, again, false);
+        fr_text_free(csv);
+        fr_schedule_free(again), fr_schedule_free(want), fr_schedule_free(s);
+    }
+}
+
 static void replicas_round_trips(void **state)
 {
     (void)state;
     int n = 0;
     for (const fr_generator *const *g = fr_generator_list(); *g; g++)
         for (int p = 1; p <= 3; p++)
-            for (int v = 1; v <= ((*g)->has_chunks ? 2 : 1); v++)
-                for (int kind = 0; kind < 4; kind++) {
+            for (int v = 1; v <= 2; v++)
+                for (int kind = 0; takes_chunks(*g, v) && kind < 4; kind++) {
                     static const int of[4][3] = {{2, 2, 2}, {3, 3, 3}, {3, 1, 2}, {1, 2, 3}};
                     int replicas[6];
                     if (kind > 1 && (p == 1 || !(*g)->any_replicas)) continue;
@@ -123,8 +144,8 @@ static void one_pipeline_becomes_several(void **state)
 {
     (void)state;
     for (const fr_generator *const *g = fr_generator_list(); *g; g++)
-        for (int v = 1; v <= ((*g)->has_chunks ? 2 : 1); v++)
-            for (int r = 1; r <= 3; r++)
+        for (int v = 1; v <= 2; v++)
+            for (int r = 1; takes_chunks(*g, v) && r <= 3; r++)
                 for (int form = 0; form < 3; form++) {
                     const int replicas[] = {r, r, r, r};
                     fr_schedule_desc d = {.n_stages = 2 * v,
@@ -468,10 +489,11 @@ static void json_form(void **state)
     (void)state;
     fr_schedule *s = make("1f1b", 2, 1, 1, 1);
     fr_clock c = timed(s, NULL);
+    assert_ok(ctx, fr_schedule_period(ctx, s, NULL, &c.period));
     char *text = fr_schedule_to_json(s, &c);
     assert_string_equal(text, "{\"method\": \"1f1b\", \"stages\": 2, \"micro\": 1, \"batches\": 1, "
                               "\"replicas\": [1, 1], "
-                              "\"makespan\": 6, \"peak_live\": [1, 1], \"workers\": "
+                              "\"makespan\": 6, \"period\": 6, \"peak_live\": [1, 1], \"workers\": "
                               "[[\"0F0\", \"0SEND_F0\", \"0RECV_B0\", \"0B0\", \"0STEP0\"], "
                               "[\"1RECV_F0\", \"1F0\", \"1B0\", \"1SEND_B0\", \"1STEP0\"]]}\n");
     fr_text_free(text);
@@ -624,6 +646,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_round_trips),
         cmocka_unit_test(replicas_round_trips),
+        cmocka_unit_test(dumped_by_pytorch),
         cmocka_unit_test(one_pipeline_becomes_several),
         cmocka_unit_test(steps_wait_for_reductions),
         cmocka_unit_test(replicas_that_do_not_fit),

@@ -4,6 +4,7 @@
 
 #include "support/test.h"
 
+#include <forerun/clock.h>
 #include <forerun/exec_plan.h>
 #include <forerun/sim.h>
 
@@ -111,6 +112,7 @@ static inline void rig_random_schedule(rig *r, bool can_replicate)
     const fr_generator *g = list[rig_from(r, 0, n_generators - 1)];
     int n = rig_from(r, 1, 5), m = rig_from(r, 1, 6), batches = g->is_flush ? 1 : rig_from(r, 1, 4);
     if (g->has_chunks) chunks = rig_from(r, 1, 3), m = n * rig_from(r, 1, 3);
+    if (g->is_v) chunks = 2, m = n * rig_from(r, 2, 3);
     int same = can_replicate && !g->is_forward_only ? rig_from(r, 1, 3) : 1;
     for (int k = 0; k < n * chunks; k++) {
         replicas[k] = g->any_replicas && chunks == 1 && same > 1 ? rig_from(r, 1, same) : same;

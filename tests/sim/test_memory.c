@@ -17,7 +17,8 @@ static const layout layouts[] = {
     {"1f1b", "live", 1, 2, false},        {"gpipe", "live", 3, 1, false},
     {"gpipe", "live", 3, 1, true},        {"zb-h1", "live", 2, 1, true},
     {"1f1b-async", "stash", 3, 1, false}, {"1f1b-async", "spectrain", 4, 1, false},
-    {"1f1b", "live", 2, 2, false},
+    {"1f1b", "live", 2, 2, false},        {"zb-h2", "live", 3, 1, false},
+    {"zbv", "live", 4, 1, false},         {"dualpipev", "live", 4, 1, true},
 };
 
 typedef struct model {

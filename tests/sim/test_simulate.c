@@ -13,12 +13,23 @@ static void equals_the_oracle_table(void **state)
         double makespan;
         int live[4]; /* of the first workers */
     } table[] = {
-        {"gpipe", 4, 8, 1, 33, {8, 8, 8, 8}},   {"gpipe", 8, 32, 1, 117, {32, 32, 32, 32}},
-        {"1f1b", 4, 8, 1, 33, {4, 3, 2, 1}},    {"1f1b", 8, 16, 1, 69, {8, 7, 6, 5}},
-        {"zb-h1", 2, 2, 1, 7, {2, 2}},          {"zb-h1", 4, 4, 1, 15, {4, 4, 4, 4}},
-        {"zb-h1", 4, 8, 1, 27, {4, 4, 4, 4}},   {"zb-h1", 8, 16, 1, 55, {8, 8, 8, 8}},
-        {"zb-h1", 8, 32, 1, 103, {8, 8, 8, 8}}, {"interleaved", 2, 4, 2, 27, {5}},
-        {"interleaved", 4, 8, 2, 57, {11}},     {"interleaved", 4, 8, 4, 105, {19}},
+        {"gpipe", 4, 8, 1, 33, {8, 8, 8, 8}},
+        {"gpipe", 8, 32, 1, 117, {32, 32, 32, 32}},
+        {"1f1b", 4, 8, 1, 33, {4, 3, 2, 1}},
+        {"1f1b", 8, 16, 1, 69, {8, 7, 6, 5}},
+        {"zb-h1", 2, 2, 1, 7, {2, 2}},
+        {"zb-h1", 4, 4, 1, 15, {4, 4, 4, 4}},
+        {"zb-h1", 4, 8, 1, 27, {4, 4, 4, 4}},
+        {"zb-h1", 8, 16, 1, 55, {8, 8, 8, 8}},
+        {"zb-h1", 8, 32, 1, 103, {8, 8, 8, 8}},
+        {"interleaved", 2, 4, 2, 27, {5}},
+        {"interleaved", 4, 8, 2, 57, {11}},
+        {"interleaved", 4, 8, 4, 105, {19}},
+        {"zb-h2", 4, 8, 1, 27, {7, 7, 7, 7}},
+        {"zbv", 4, 8, 2, 51, {8, 8, 8, 8}},
+        {"v-half", 4, 8, 2, 60, {6, 6, 6, 6}},
+        {"v-min", 4, 8, 2, 59, {4, 4, 4, 4}},
+        {"dualpipev", 4, 8, 2, 51, {9, 9, 9, 9}},
     };
     rig r;
     rig_init(&r, 1);
@@ -99,7 +110,12 @@ static void equals_the_clock(void **state)
             table[0][k] = r.cost[k].forward, table[1][k] = r.cost[k].back_input;
             table[2][k] = r.cost[k].back_weight, table[3][k] = r.cost[k].step;
         }
-        const fr_costs costs = {table[0], table[1], table[2], table[3], delay, delay};
+        const fr_costs costs = {.forward = table[0],
+                                .back_input = table[1],
+                                .back_weight = table[2],
+                                .step = table[3],
+                                .send_forward = delay,
+                                .send_backward = delay};
         if (has_cluster)
             rig_check(&r, fr_cluster_flat(r.ctx, r.s->n_workers, 0, latency, &r.cluster));
         fr_sim_desc d = rig_desc(&r, n_batches);

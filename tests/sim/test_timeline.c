@@ -1,7 +1,7 @@
 /* test_timeline.c -- timelines of schedules run on the virtual clock, written, read back by Jansson
  * and checked by the rules of Perfetto: tracks, slices in order, arrows with both ends inside
  * slices. */
-#include <forerun/sched.h>
+#include <forerun/clock.h>
 
 #include "sim/timeline.h"
 #include "support/check.h"
