@@ -205,6 +205,22 @@ static void leads(void **unused)
             }
 }
 
+/* Slow links, each shared by both directions: the lead hides them. */
+static void leads_on_links(void **unused)
+{
+    (void)unused;
+    static const double makespan[] = {57, 51, 42, 42};
+    fr_costs costs = {.link = 1.5};
+    for (int c = 1; c <= 4; c++) {
+        fr_schedule *s = make_desc(
+            "1f1b", (fr_schedule_desc){.n_stages = 4, .n_micro = 8, .n_batches = 1, .lead = c});
+        fr_clock clock = timed(s, &costs);
+        assert_near(clock.makespan, makespan[c - 1], "makespan");
+        fr_clock_free(&clock);
+        fr_schedule_free(s);
+    }
+}
+
 /* Branches run at the same time: 3 (m + depth - 1), live sets by the longest way to the end
  * (GraphPipe's in-flight counts). */
 static void branches(void **unused)
@@ -346,6 +362,7 @@ int main(void)
         cmocka_unit_test(async_slots),
         cmocka_unit_test(async_gap_and_flow),
         cmocka_unit_test(leads),
+        cmocka_unit_test(leads_on_links),
         cmocka_unit_test(branches),
         cmocka_unit_test(nf1b_table),
         cmocka_unit_test(forward_pipelines),
