@@ -84,8 +84,9 @@ static void planners(void **state)
 {
     fr_ctx *ctx = *state;
     for (const fr_planner *const *at = fr_planner_list(); *at; at++) {
-        const bool is_of_nodes =
-            strcmp((*at)->name, "brute") == 0 || strcmp((*at)->name, "dlplacer") == 0;
+        const bool is_of_nodes = strcmp((*at)->name, "brute") == 0 ||
+                                 strcmp((*at)->name, "dlplacer") == 0 ||
+                                 strcmp((*at)->name, "list") == 0;
         fr_plan_problem p = {
             .profile = &profile, .n_devices = DEVICES, .bandwidth = 1e9, .n_micro = 8};
         fr_plan *plan = NULL;
