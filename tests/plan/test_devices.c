@@ -57,7 +57,7 @@ static void add_method(struct pair *p, const char *name, const char *generator, 
 /* As `--sync`, `--methods dp`, `--methods 1f1b`, `--methods spectrain`, and the free choice. */
 static void draw_methods(struct pair *p)
 {
-    int kind = draw_int(&p->m, 0, 5);
+    int kind = draw_int(&p->m, 0, 6);
     if (kind == 2) {
         add_method(p, "dp", "sequential", "live", 1, 1, true, false);
         p->n_used = p->n_used < 2 ? 2 : p->n_used;
@@ -65,6 +65,9 @@ static void draw_methods(struct pair *p)
         add_method(p, "1f1b", "1f1b", "live", 1, 0, false, false);
     } else if (kind == 4) {
         add_method(p, "spectrain", "1f1b-async", "spectrain", 1, 0, false, true);
+    } else if (kind == 6) {
+        add_method(p, "zb-h2", "zb-h2", "live", 1, 0, false, false);
+        add_method(p, "zbv", "zbv", "live", 2, 0, false, false);
     } else {
         add_method(p, "single", "sequential", "live", 1, 1, false, false);
         add_method(p, "dp", "sequential", "live", 1, 1, true, false);
