@@ -37,8 +37,8 @@ FR_API FR_MUST_USE fr_status fr_schedule_clock(fr_ctx *ctx, const fr_schedule *s
 FR_API void fr_clock_free(fr_clock *c);
 /* Distance of mini-batches in the steady state, where workers walk their lists again and again with
  * no barrier between: the makespan less what one walk and the next overlap. It is found by running
- * walks until one repeats an earlier one; where costs are such that none of 64 does, it is the mean
- * of the last 32. Without a flush: the distance of updates. NAN: the schedule is too long. */
+ * walks until one repeats the one before; where none of 64 does, it is the mean of the last 32.
+ * Without a flush: the distance of updates. NAN: the schedule is too long. */
 FR_API FR_MUST_USE fr_status fr_schedule_period(fr_ctx *ctx, const fr_schedule *s,
                                                 const fr_costs *costs, double *period);
 

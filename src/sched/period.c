@@ -3,8 +3,8 @@
  * Workers walk their lists again and again without a barrier, as the engine does, so the drain of
  * one mini-batch overlaps the fill of the next: the makespan holds once, the period for each
  * further mini-batch. The clock runs several walks written out as one segment. A walk depends on
- * the one before only, so once all of its times are those of an earlier walk and a constant, it
- * repeats for ever and the period is exact. */
+ * the one before only, so once all of its times are those of that walk and a constant, it repeats
+ * for ever and the period is exact. */
 #include "sched/sched.h"
 
 #include <math.h>
@@ -58,15 +58,15 @@ bool fr__schedule_repeat(fr_arena *a, const fr_schedule *s, int n_batches, fr_sc
 
 /* --- flush schedules: walks ----------------------------------------------------------------- */
 
-/* Are all times of the last of n walks those of the walk `back` before it, moved by one constant?
- * Then that is *shift. */
-static bool is_shifted(const fr_schedule *s, const fr_clock *c, int n, int back, double *shift)
+/* Are all times of the last of n walks those of the one before it, moved by one constant? Then that
+ * is *shift. */
+static bool is_shifted(const fr_schedule *s, const fr_clock *c, int n, double *shift)
 {
     bool is_first = true;
     for (int w = 0; w < s->n_workers; w++)
         for (int i = 0, own = s->lists[w].n; i < own; i++) {
             double now = c->end[w][(n - 1) * own + i];
-            double by = now - c->end[w][(n - 1 - back) * own + i];
+            double by = now - c->end[w][(n - 2) * own + i];
             if (is_first) *shift = by;
             if (fabs(by - *shift) > 1e-12 * now) return false;
             is_first = false;
@@ -96,11 +96,7 @@ static fr_status walk(fr_ctx *ctx, const fr_schedule *s, const fr_costs *costs, 
     fr_status status = fr__schedule_repeat(&arena, s, n * s->n_batches, &walks)
                            ? fr_schedule_clock(ctx, &walks, costs, &c)
                            : fr__no_memory(ctx, (size_t)n * sizeof(fr_instr), "a schedule's walk");
-    *is_exact = false;
-    for (int back = 1; status == FR_OK && back <= n / 2 && !*is_exact; back++) {
-        *is_exact = is_shifted(s, &c, n, back, period);
-        *period /= back;
-    }
+    *is_exact = status == FR_OK && is_shifted(s, &c, n, period);
     if (status == FR_OK && !*is_exact) *period = mean_shift(s, &c, n);
     fr_clock_free(&c);
     fr__arena_fini(&arena);
