@@ -329,7 +329,7 @@ static void measure_depth(const fr_schedule_desc *d, int *depth)
 {
     for (int k = d->n_stages - 1; k >= 0; k--) {
         int behind = !d->forward && k + 1 < d->n_stages ? depth[k + 1] : 0;
-        for (int i = 0; i < d->n_forward; i++) {
+        for (int i = 0; d->forward && i < d->n_forward; i++) {
             const fr_link *l = &d->forward[i];
             if (l->from == k && l->to > k && l->to < d->n_stages && depth[l->to] > behind)
                 behind = depth[l->to];
