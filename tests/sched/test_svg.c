@@ -26,7 +26,7 @@ static bool next_block(const char **at, block *b)
 
 static void draws_what_the_clock_says(const char *name, int n_stages, int n_micro, int n_batches)
 {
-    fr_schedule *s = make(name, n_stages, 1, n_micro, n_batches);
+    fr_schedule *s = make(name, n_stages, 0, n_micro, n_batches);
     fr_clock c = timed(s, NULL);
     char *text = fr_schedule_to_svg(s, &c, NULL);
     assert_non_null(text);
@@ -59,8 +59,29 @@ static void to_scale(void **state)
     draws_what_the_clock_says("1f1b", 4, 8, 1);
     draws_what_the_clock_says("gpipe", 3, 1, 1);
     draws_what_the_clock_says("zb-h1", 4, 6, 1);
+    draws_what_the_clock_says("zbv", 8, 8, 1);
+    draws_what_the_clock_says("dualpipev", 4, 4, 1);
     draws_what_the_clock_says("1f1b-async", 4, 2, 5);
     draws_what_the_clock_says("sequential", 1, 1, 1);
+}
+
+/* Two stages per worker: their numbers beside the worker; labels name the stage if there is room,
+ * else small letters are the second. */
+static void two_stages_a_worker(void **state)
+{
+    (void)state;
+    for (int m = 1; m <= 8; m += 7) {
+        fr_schedule *s = make("zbv", 8, 2, m, 1);
+        fr_clock c = timed(s, NULL);
+        char *text = fr_schedule_to_svg(s, &c, NULL);
+        assert_non_null(strstr(text, ">1, 6</text>"));
+        assert_int_equal(strstr(text, ">6F0</text>") != NULL, m == 1);
+        assert_int_equal(strstr(text, ">f0</text>") != NULL, m == 8);
+        assert_int_equal(strstr(text, "small letters: second stage") != NULL, m == 8);
+        fr_text_free(text);
+        fr_clock_free(&c);
+        fr_schedule_free(s);
+    }
 }
 
 static void names_are_escaped(void **state)
@@ -116,9 +137,8 @@ static void notes_are_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(to_scale),
-        cmocka_unit_test(names_are_escaped),
-        cmocka_unit_test(long_ones_are_cut),
+        cmocka_unit_test(to_scale),          cmocka_unit_test(two_stages_a_worker),
+        cmocka_unit_test(names_are_escaped), cmocka_unit_test(long_ones_are_cut),
         cmocka_unit_test(notes_are_there),
     };
     ctx = fr_ctx_create();
