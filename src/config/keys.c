@@ -111,9 +111,9 @@ static const fr_key keys[] = {
     FR_INT(PARALLEL "chunks", NULL, 1, FR_MAX_STAGES, "stages per worker (1; interleaved: 2)",
            TO(chunks)),
     FR_INT(
-        PARALLEL "lead", "1", 1, FR_MAX_STAGES,
+        PARALLEL "lead", NULL, 1, FR_MAX_STAGES,
         "micro-batches that a stage of 1f1b and of asynchronous methods starts per stage to come "
-        "before its first backward; 2 and more hide slow links and take memory",
+        "before its first backward (1); 2 and more hide slow links and take memory",
         TO(lead)),
     FR_INT(
         PARALLEL "replicas", "1", 1, FR_MAX_REPLICAS,
