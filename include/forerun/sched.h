@@ -37,9 +37,14 @@ typedef enum fr_action {
 typedef struct fr_instr {
     uint8_t action; /* fr_action */
     int stage;
-    int micro; /* micro-batch of the segment, from 0; REDUCE and STEP: mini-batch of the segment */
+    int micro; /* micro-batch of the segment, from 0; fr_is_of_batch: mini-batch of the segment */
     int peer;  /* transfers: the stage at the other end; else -1 */
 } fr_instr;
+
+static inline bool fr_is_of_batch(int action)
+{
+    return action == FR_DO_REDUCE || action == FR_DO_STEP;
+}
 
 /* A tensor goes from one stage to another: values from a lower to a higher stage (forward links),
  * gradients from a higher to a lower one (backward links). */

@@ -118,7 +118,7 @@ static void describe(const fr_engine *e, fr__worker *w, char *text, size_t room)
     }
     const fr_instr *i = &s->lists[w->index].at[at];
     int64_t batch = atomic_load(&w->doing_batch);
-    bool per_batch = i->action == FR_DO_STEP || i->action == FR_DO_REDUCE;
+    bool per_batch = fr_is_of_batch(i->action);
     int n = snprintf(text, room, "worker %d (stage %d), mini-batch %lld", w->index, i->stage,
                      (long long)batch);
     if (!per_batch)

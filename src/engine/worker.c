@@ -20,11 +20,6 @@ typedef struct task {
     bool is_dead;   /* beyond the limit */
 } task;
 
-static bool is_per_batch(const fr_instr *i)
-{
-    return i->action == FR_DO_STEP || i->action == FR_DO_REDUCE;
-}
-
 /* --- transfers ------------------------------------------------------------------------------ */
 
 static fr__link_buffers *link_of(fr_engine *e, const fr_instr *i, int *link)
@@ -263,7 +258,7 @@ static fr_status do_one(fr__worker *w, const fr_instr *i, int64_t base)
 {
     fr_engine *e = w->engine;
     int n_micro = e->desc.n_micro;
-    bool per_batch = is_per_batch(i);
+    bool per_batch = fr_is_of_batch(i->action);
     int first = e->eval_schedule->worker_of[i->stage];
     task t = {.instr = i, .part = fr__part_at(e, i->stage, w->index - first)};
     int64_t in_call = base + (per_batch ? i->micro : i->micro / n_micro);

@@ -209,7 +209,7 @@ static fr_status check_fields(const fr__proof *p, int w, int i)
         return last == first ? fr__fault(p, w, i, "stage %d belongs to worker %d", x->stage, first)
                              : fr__fault(p, w, i, "stage %d belongs to workers %d to %d", x->stage,
                                          first, last);
-    bool is_batch = x->action == FR_DO_REDUCE || x->action == FR_DO_STEP;
+    bool is_batch = fr_is_of_batch(x->action);
     int n = is_batch ? s->n_batches : p->n_all;
     if (x->micro < 0 || x->micro >= n)
         return fr__fault(p, w, i, "no %s %d; there are %d", is_batch ? "mini-batch" : "micro-batch",

@@ -9,11 +9,6 @@
 #include "base/text.h"
 #include "sched/sched.h"
 
-static bool is_ours(const fr_instr *x)
-{
-    return x->action == FR_DO_STEP || x->action == FR_DO_REDUCE;
-}
-
 static bool same_list(const fr_instr_list *a, const fr_instr_list *b)
 {
     if (a->n != b->n) return false;
@@ -44,7 +39,7 @@ fr_status fr__schedule_strip(fr_ctx *ctx, const fr_schedule *s, fr_schedule **ou
         for (int i = 0; i < s->lists[w].n; i++) {
             const fr_instr *x = &s->lists[w].at[i];
             if (x->action == FR_DO_REDUCE) *has_reduce = true;
-            if (!is_ours(x))
+            if (!fr_is_of_batch(x->action))
                 fr__emit_transfer(*out, w, (fr_action)x->action, x->stage, x->micro, x->peer);
         }
     return fr__emit_failed(*out) ? fr__no_memory(ctx, sizeof(fr_instr), "a schedule") : FR_OK;
@@ -74,7 +69,7 @@ char *fr_schedule_to_csv(const fr_schedule *s)
         const char *comma = "";
         for (int i = 0; i < s->lists[w].n; i++) {
             const fr_instr *x = &s->lists[w].at[i];
-            if (leave_out && is_ours(x)) continue;
+            if (leave_out && fr_is_of_batch(x->action)) continue;
             fr__text_printf(&p, "%s%s", comma, fr_instr_text(x, text));
             comma = ",";
         }

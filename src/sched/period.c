@@ -11,11 +11,6 @@
 
 enum { FEW_WALKS = 4, MOST_WALKS = 64, MOST_INSTRS = 1 << 24 };
 
-static bool is_of_batch(const fr_instr *i)
-{
-    return i->action == FR_DO_STEP || i->action == FR_DO_REDUCE;
-}
-
 /* A table by micro-batch, its `rows` rows repeated. */
 static int *repeat_rows(fr_arena *a, const int *from, int rows, int n, int times)
 {
@@ -35,8 +30,8 @@ static bool repeat_list(fr_arena *a, const fr_schedule *s, int worker, int times
     for (int t = 0; out->at && t < times; t++)
         for (int i = 0; i < list->n; i++) {
             fr_instr in = list->at[i];
-            in.micro += t * s->n_batches * (is_of_batch(&in) ? 1 : s->n_micro);
-            if ((is_of_batch(&in) ? in.micro : in.micro / s->n_micro) < n_batches)
+            in.micro += t * s->n_batches * (fr_is_of_batch(in.action) ? 1 : s->n_micro);
+            if ((fr_is_of_batch(in.action) ? in.micro : in.micro / s->n_micro) < n_batches)
                 out->at[out->n++] = in;
         }
     return out->at != NULL;

@@ -175,8 +175,6 @@ static fr_status read_text(fr__sched_reader *r)
 
 /* --- entries to a schedule ---------------------------------------------------------------- */
 
-static bool is_of_batch(int action) { return action == FR_DO_REDUCE || action == FR_DO_STEP; }
-
 /* Replicas of a stage that the caller asks for. */
 static int wanted(const fr_schedule_desc *d, int stage)
 {
@@ -251,7 +249,7 @@ static fr_status fill_sizes(fr__sched_reader *r, int n_micro, const fr_schedule_
     for (size_t i = 0; i < r->entries.n; i++) {
         const fr_instr *x = &r->entries.at[i].x;
         if (x->stage >= n_stages) n_stages = x->stage + 1;
-        if (!is_of_batch(x->action) && x->micro >= n_all) n_all = x->micro + 1;
+        if (!fr_is_of_batch(x->action) && x->micro >= n_all) n_all = x->micro + 1;
     }
     if (n_all == 0) return fr_fail(r->ctx, FR_INVALID, "%s: the file has no instructions", r->path);
     if (!r->n_stages) r->n_stages = n_stages;
@@ -319,7 +317,7 @@ static fr_status fill_workers(fr__sched_reader *r)
 static fr_status check_entry(const fr__sched_reader *r, const fr__sched_entry *e)
 {
     int n = r->n_batches;
-    if (is_of_batch(e->x.action) && e->x.micro >= n)
+    if (fr_is_of_batch(e->x.action) && e->x.micro >= n)
         return fr__read_fail(r, e->line, e->number, "no mini-batch %d; there %s %d", e->x.micro,
                              n == 1 ? "is" : "are", n);
     if (fr__is_transfer(e->x.action) && (e->x.peer < 0 || e->x.peer >= r->n_stages))

@@ -88,7 +88,7 @@ static fr_status copy_lists(fr_ctx *ctx, const fr_schedule *base, const int *fir
     for (int w = 0; w < base->n_workers; w++)
         for (int i = 0; i < base->lists[w].n; i++) {
             const fr_instr *x = &base->lists[w].at[i];
-            bool is_of_batch = x->action == FR_DO_REDUCE || x->action == FR_DO_STEP;
+            bool is_of_batch = fr_is_of_batch(x->action);
             int r = to->replicas[x->stage];
             for (int q = 0; q < r; q++)
                 fr__emit_transfer(to, first[w] + q, (fr_action)x->action, x->stage,

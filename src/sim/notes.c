@@ -41,7 +41,7 @@ static fr_event *push(fr__sim *m, int w)
 static fr_event event_of(const fr__sim *m, const fr__sim_task *t)
 {
     const fr_instr *i = t->i;
-    bool is_of_batch = i->action == FR_DO_STEP || i->action == FR_DO_REDUCE;
+    bool is_of_batch = fr_is_of_batch(i->action);
     int part = m->first_part[i->stage] + t->worker - m->s->worker_of[i->stage];
     return (fr_event){.action = i->action,
                       .stage = i->stage,

@@ -276,7 +276,7 @@ static void walk(fr__sim *m, int w)
     for (; (int64_t)m->round[w] * s->n_batches < n; m->round[w]++, m->at[w] = 0)
         for (; m->at[w] < list->n; m->at[w]++) {
             const fr_instr *i = &list->at[m->at[w]];
-            bool is_of_batch = i->action == FR_DO_STEP || i->action == FR_DO_REDUCE;
+            bool is_of_batch = fr_is_of_batch(i->action);
             int batch = is_of_batch ? i->micro : i->micro / s->n_micro;
             fr__sim_task t = {i, w, (int64_t)m->round[w] * s->n_batches + batch};
             if (t.batch < n && !perform(m, &t)) return;
