@@ -50,6 +50,7 @@ typedef struct fr_plan {
     int *stage_of;   /* [node]; -1: data fed from outside */
     int *device_of;  /* [node], dlplacer only; else NULL */
     double *start_s; /* [node], dlplacer only */
+    bool *recompute; /* [node]: the backward computes it again; NULL: none */
     bool is_optimal; /* proved, by its own count */
     char why[1024];
     void *arena;

@@ -15,8 +15,11 @@ static const struct objective {
     fr__score_fn score;
     bool by_device; /* it looks at each device; others at the slowest of all */
 } objectives[] = {
-    {"exact", fr__score_exact, true},    {"pipedream", fr__score_pipedream, false},
-    {"dapple", fr__score_dapple, false}, {"bapipe", fr__score_bapipe, true},
+    {"exact", fr__score_exact, true},
+    {"pipedream", fr__score_pipedream, false},
+    {"dapple", fr__score_dapple, false},
+    {"bapipe", fr__score_bapipe, true},
+    {"adapipe", fr__score_adapipe, false},
     {"dlplacer", NULL, false}, /* places operators, not ranges of them */
 };
 
@@ -127,8 +130,8 @@ static fr_status make(struct fr__task *t, fr_plan **out)
     while (i < n && strcmp(objectives[i].name, name) != 0) i++;
     if (i == n)
         return fr_fail(t->ctx, FR_INVALID,
-                       "brute: no planner '%s' to count as; exact, pipedream, dapple, bapipe or "
-                       "dlplacer",
+                       "brute: no planner '%s' to count as; exact, pipedream, dapple, bapipe, "
+                       "adapipe or dlplacer",
                        name);
     FR_TRY(objectives[i].score ? search_ranges(t, &objectives[i], out) : search_places(t, out));
     (*out)->is_optimal = true;
