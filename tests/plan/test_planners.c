@@ -94,6 +94,13 @@ static void pipedream_is_best(void **state)
     compare("pipedream", 6, true);
 }
 
+static void spp_is_best(void **state)
+{
+    (void)state;
+    compare("spp", 18, false);
+    compare("spp", 19, true);
+}
+
 /* Two operators that a list schedule cannot prove need the solver; a build without it reports that.
  */
 static void skip_without_solver(const char *what)
@@ -333,11 +340,11 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_is_best),     cmocka_unit_test(dapple_is_best),
-        cmocka_unit_test(pipedream_is_best), cmocka_unit_test(dapple_by_hand),
-        cmocka_unit_test(list_of_ways),      cmocka_unit_test(list_is_near),
-        cmocka_unit_test(dlplacer_is_best),  cmocka_unit_test(dlplacer_of_branches),
-        cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(exact_is_best),        cmocka_unit_test(dapple_is_best),
+        cmocka_unit_test(pipedream_is_best),    cmocka_unit_test(dapple_by_hand),
+        cmocka_unit_test(spp_is_best),          cmocka_unit_test(list_of_ways),
+        cmocka_unit_test(list_is_near),         cmocka_unit_test(dlplacer_is_best),
+        cmocka_unit_test(dlplacer_of_branches), cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
