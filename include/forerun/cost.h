@@ -99,6 +99,7 @@ FR_API double fr_curve_time(const fr_curve *c, double bytes); /* earliest share 
  * last backward or comes after it, it takes so long. */
 typedef struct fr_stage_cost {
     double forward, backward, back_input, back_weight, step;
+    double recompute; /* part of backward and back_input: nodes that run again */
     double fetch_forward, fetch_backward; /* once a mini-batch, as in a profile */
     int64_t param_bytes;                  /* what replicas add up */
     int64_t kept_bytes;                   /* a slot */
@@ -107,10 +108,11 @@ typedef struct fr_stage_cost {
     fr_curve final;
 } fr_stage_cost;
 
-/* Nodes first .. last - 1. Memory of the curve is the profile's. recompute: a backward runs the
- * forward again and a slot keeps nothing but its outputs. */
+/* Nodes first .. last - 1. Memory of the curve is the profile's. recompute: [node of the profile];
+ * a slot keeps nothing of these but outputs of the stage, and a backward runs those again of which
+ * a backward, or a node that runs again, needs something; NULL: none. */
 FR_API FR_MUST_USE fr_status fr_profile_stage(fr_ctx *ctx, const fr_profile *p, int first, int last,
-                                              bool recompute, fr_stage_cost *out);
+                                              const bool *recompute, fr_stage_cost *out);
 /* Which stages talk to which, and bytes of a micro-batch on each link; as fr_graph_links does it.
  * cuts: [n_stages - 1] nodes. Room for n * (n - 1) / 2 in each list. */
 FR_API FR_MUST_USE fr_status fr_profile_links(fr_ctx *ctx, const fr_profile *p, int n_stages,

@@ -103,7 +103,7 @@ typedef struct fr_candidate {
     const char *method;
     int n_stages, n_workers, n_micro, chunks;
     int *cuts, *replicas, *device_of;
-    bool *recompute;
+    const bool *recompute; /* [node of the profile]; NULL: none */
     bool is_async;
     double s_per_batch, samples_per_s, bubble; /* simulated */
     size_t *memory;                            /* [worker], estimated */
