@@ -102,15 +102,13 @@ typedef struct fr_stage_cost {
     double recompute; /* part of backward and back_input: nodes that run again */
     double fetch_forward, fetch_backward; /* once a mini-batch, as in a profile */
     int64_t param_bytes;                  /* what replicas add up */
-    int64_t kept_bytes;                   /* a slot */
-    int64_t fixed_bytes;
+    int64_t kept_bytes, fixed_bytes;      /* kept: a slot */
     int64_t workspace_bytes; /* of a worker; it has one for all its stages */
     fr_curve final;
 } fr_stage_cost;
 
 /* Nodes first .. last - 1. Memory of the curve is the profile's. recompute: [node of the profile];
- * a slot keeps nothing of these but outputs of the stage, and a backward runs those again of which
- * a backward, or a node that runs again, needs something; NULL: none. */
+ * NULL: none. A backward runs those again of which it needs something, directly or for others. */
 FR_API FR_MUST_USE fr_status fr_profile_stage(fr_ctx *ctx, const fr_profile *p, int first, int last,
                                               const bool *recompute, fr_stage_cost *out);
 /* Which stages talk to which, and bytes of a micro-batch on each link; as fr_graph_links does it.

@@ -149,6 +149,13 @@ static void pipedream_is_best(void **state)
     compare("pipedream", 6, true);
 }
 
+static void spp_is_best(void **state)
+{
+    (void)state;
+    compare("spp", 18, false);
+    compare("spp", 19, true);
+}
+
 /* Two operators that a list schedule cannot prove need the solver; a build without it reports that.
  */
 static void skip_without_solver(const char *what)
@@ -394,6 +401,7 @@ int main(void)
         cmocka_unit_test(dapple_is_best),
         cmocka_unit_test(pipedream_is_best),
         cmocka_unit_test(dapple_by_hand),
+        cmocka_unit_test(spp_is_best),
         cmocka_unit_test(list_of_ways),
         cmocka_unit_test(list_is_near),
         cmocka_unit_test(dlplacer_is_best),
