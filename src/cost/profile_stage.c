@@ -95,12 +95,12 @@ static void add_point(struct stairs *s, double time, double bytes)
     s->bytes[s->n++] = fmin(bytes, 1);
 }
 
-/* Requires the totals in c. A backward starts with the nodes that run again. */
+/* Requires the totals in c. */
 static void climb(const fr_profile *p, int first, int last, const fr_stage_cost *c,
                   struct stairs *s)
 {
     int n_steps = 0, step = 0, group = 0;
-    double time = c->recompute, bytes = 0, told = 0;
+    double whole = c->backward - c->recompute, time = 0, bytes = 0, told = 0;
     for (int i = first; i < last; i++) n_steps += p->nodes[i].param_bytes > 0;
     int n_groups = n_steps < MAX_STEPS ? n_steps : MAX_STEPS;
     add_point(s, 0, 0);
@@ -112,8 +112,8 @@ static void climb(const fr_profile *p, int first, int last, const fr_stage_cost 
         bytes += (double)n->param_bytes / (double)c->param_bytes;
         if (++step * n_groups / n_steps == group) continue;
         group++;
-        add_point(s, time / c->backward, told);
-        add_point(s, time / c->backward, bytes);
+        add_point(s, time / whole, told);
+        add_point(s, time / whole, bytes);
         told = bytes;
     }
     add_point(s, 1, 1);
@@ -122,7 +122,7 @@ static void climb(const fr_profile *p, int first, int last, const fr_stage_cost 
 static bool draw(fr_arena *a, const fr_profile *p, int first, int last, fr_stage_cost *c)
 {
     struct stairs s = {.n = 0};
-    if (c->param_bytes == 0 || c->backward <= 0) return true; /* no trained weights */
+    if (c->param_bytes == 0 || c->backward <= c->recompute) return true; /* no trained weights */
     climb(p, first, last, c, &s);
     double *points = FR_ARENA_ARRAY(a, double, 2 * s.n);
     if (!points) return false;

@@ -261,23 +261,18 @@ static fr_status check_cluster(fr__setup *s, const fr_cluster *c)
 static fr_status spread(fr__setup *s, fr__time_forecast *f)
 {
     const fr__pipeline *q = &s->pipeline;
-    bool *recompute = FR_NEW_ARRAY(bool, f->profile->n_nodes);
-    for (int k = 0; k < q->n_stages && q->recompute; k++)
-        for (int i = q->stages[k].first; i < q->stages[k].last; i++) recompute[i] = q->recompute[k];
     const fr_spread_desc d = {.profile = f->profile,
                               .n_stages = q->n_stages,
                               .cuts = q->cuts,
                               .replicas = q->schedule->replicas,
                               .schedule = q->schedule,
                               .n_micro = q->schedule->n_micro,
-                              .recompute = recompute,
+                              .recompute = q->recompute,
                               .policy = s->settings.policy,
                               .policy_options = fr__settings_policy_options(&s->settings),
                               .cluster = f->cluster ? f->cluster : f->here,
                               .device_of = s->settings.n_devices > 0 ? s->settings.devices : NULL};
-    fr_status status = fr_spread_make(s->ctx, &d, &f->spread);
-    fr__free(recompute);
-    return status;
+    return fr_spread_make(s->ctx, &d, &f->spread);
 }
 
 /* Seconds per mini-batch if one worker of speed 1 computed everything. */
