@@ -149,8 +149,8 @@ static const fr_key keys[] = {
     FR_TEXT(PARALLEL "backend", "(the first)", "which backend computes", .choice = backend_name,
             .refusal = "no backend is called '%s'; there are: %s"),
     FR_BOOL(PARALLEL "recompute", "(false)",
-            "compute activations again before the backward instead of keeping them; a list: on "
-            "these stages"),
+            "compute activations again before the backward instead of keeping them; a list: of "
+            "these stages (numbers) and nodes (names; * stands for any text)"),
     FR_TEXT(PARALLEL "cluster", NULL, "cluster file: the run is emulated on it"),
     FR_INTS(PARALLEL "devices", NULL, "the device of each worker; none: worker w on device w",
             .of = "emulated runs"),

@@ -51,7 +51,7 @@ typedef struct fr__settings {
     double scale;        /* wall-clock seconds per emulated second; 0: chosen */
     bool recomputes_all; /* else: */
     int n_recompute;
-    const int *recompute; /* [n_recompute] stages */
+    const char **recompute; /* [n_recompute] numbers of stages, names or patterns of nodes */
     /* run */
     const char *out;
     int64_t checkpoint_every; /* updates; 0: at the end only */
