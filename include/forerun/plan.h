@@ -105,7 +105,7 @@ typedef struct fr_candidate {
     int n_stages, n_workers, n_micro, chunks;
     int lead; /* of the schedule; 1 where the method has none */
     int *cuts, *replicas, *device_of;
-    bool *recompute;
+    const bool *recompute; /* [node of the profile]; NULL: none */
     bool is_async;
     double s_per_batch, samples_per_s, bubble; /* simulated */
     size_t *memory;                            /* [worker], estimated */
