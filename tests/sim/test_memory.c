@@ -10,15 +10,17 @@ typedef struct layout {
     const char *generator, *policy;
     int n_stages, n_replicas;
     bool recompute;
+    int lead;
 } layout;
 
 static const layout layouts[] = {
-    {"1f1b", "live", 1, 1, false},        {"1f1b", "live", 2, 1, false},
-    {"1f1b", "live", 1, 2, false},        {"gpipe", "live", 3, 1, false},
-    {"gpipe", "live", 3, 1, true},        {"zb-h1", "live", 2, 1, true},
-    {"1f1b-async", "stash", 3, 1, false}, {"1f1b-async", "spectrain", 4, 1, false},
-    {"1f1b", "live", 2, 2, false},        {"zb-h2", "live", 3, 1, false},
-    {"zbv", "live", 4, 1, false},         {"dualpipev", "live", 4, 1, true},
+    {"1f1b", "live", 1, 1, false, 1},        {"1f1b", "live", 2, 1, false, 1},
+    {"1f1b", "live", 1, 2, false, 1},        {"gpipe", "live", 3, 1, false, 1},
+    {"gpipe", "live", 3, 1, true, 1},        {"zb-h1", "live", 2, 1, true, 1},
+    {"1f1b-async", "stash", 3, 1, false, 1}, {"1f1b-async", "spectrain", 4, 1, false, 1},
+    {"1f1b", "live", 2, 2, false, 1},        {"zb-h2", "live", 3, 1, false, 1},
+    {"zbv", "live", 4, 1, false, 1},         {"dualpipev", "live", 4, 1, true, 1},
+    {"1f1b", "live", 3, 1, false, 2},        {"1f1b-async", "stash", 3, 1, false, 2},
 };
 
 typedef struct model {
@@ -104,6 +106,7 @@ static void is_near_the_forecast(void **state)
                                       .generator = fr_generator_find(l->generator),
                                       .n_micro = 4,
                                       .n_batches = 4,
+                                      .lead = l->lead,
                                       .recompute = recompute,
                                       .policy = fr_policy_find(l->policy)};
             rig_check(&r, fr_spread_make(r.ctx, &d, &s));
