@@ -166,6 +166,7 @@ static fr_status save(fr_ctx *ctx, const plan_wishes *o, const fr_candidate *c,
     put(k, "]");
     put_ints(k, "parallel.replicas", c->n_stages, c->replicas);
     begin(k, "parallel.chunks"), put(k, "%d", c->chunks > 0 ? c->chunks : 1);
+    if (c->lead > 1) begin(k, "parallel.lead"), put(k, "%d", c->lead);
     put_recompute(k, c->n_stages, c->recompute);
     begin(k, "train.micro"), put(k, "%d", c->n_micro);
     put_path(k, "parallel.cluster", o->cluster);
@@ -329,6 +330,7 @@ static fr_status save_plan(fr_ctx *ctx, const plan_wishes *o, const fr_plan *pla
                       .n_workers = n_workers,
                       .n_micro = n_micro,
                       .chunks = 1,
+                      .lead = n > 1 ? fr_planner_find(plan->planner)->lead : 1,
                       .recompute = recompute};
     fr_status status = FR_NO_MEMORY;
     if (lists && recompute) {

@@ -87,8 +87,8 @@ FR_API FR_MUST_USE fr_status fr_profile_scaled(fr_ctx *ctx, const fr_profile *p,
 
 /* --- the cost of a stage --------------------------------------------------------------------- */
 
-/* Share of a stage's gradients that is final after a share of its (last) backward: points from (0,
- * 0) to (1, 1), both ascending; n 0: in proportion. */
+/* Share of a stage's gradients that is final after a share of its last backward, without recompute:
+ * points from (0, 0) to (1, 1), both ascending; n 0: in proportion. */
 typedef struct fr_curve { /* straight between points; equal times: a step */
     int n;
     const double *time, *bytes;
@@ -99,11 +99,11 @@ FR_API double fr_curve_time(const fr_curve *c, double bytes); /* earliest share 
  * last backward or comes after it, it takes so long. */
 typedef struct fr_stage_cost {
     double forward, backward, back_input, back_weight, step;
+    double recompute; /* included in backward and back_input: R, which waits for no gradient */
     double fetch_forward, fetch_backward; /* once a mini-batch, as in a profile */
     int64_t param_bytes;                  /* what replicas add up */
-    int64_t kept_bytes;                   /* a slot */
-    int64_t fixed_bytes;
-    int64_t workspace_bytes; /* of a worker; it has one for all its stages */
+    int64_t kept_bytes, fixed_bytes;      /* of a slot; of buffers and caches */
+    int64_t workspace_bytes;              /* of a worker; it has one for all its stages */
     fr_curve final;
 } fr_stage_cost;
 

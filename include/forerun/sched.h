@@ -31,6 +31,7 @@ typedef enum fr_action {
     FR_DO_REDUCE, /* hand in gradients that others must see before the step; does not wait */
     FR_DO_STEP,   /* the optimizer, after what was handed in for this mini-batch has come back: by
                      all stages where the schedule flushes, else by the replicas of this one */
+    FR_DO_R,      /* the forward again, for a backward; in no list: fr_schedule_recompute */
     FR_N_ACTIONS
 } fr_action;
 
@@ -156,6 +157,8 @@ static inline int fr_schedule_buffer(const fr_schedule *s, int backward_link, in
     return s
         ->buffer_of[(size_t)backward_link * (size_t)(s->n_batches * s->n_micro) + (size_t)micro];
 }
+/* The R that goes before instruction i if its stage recomputes activations. False: none. */
+FR_API bool fr_schedule_recompute(const fr_instr_list *list, int i, fr_instr *out);
 FR_API int fr_schedule_find_link(int n, const fr_link *links, int from, int to); /* -1: none */
 
 typedef struct fr_clock fr_clock; /* times of a schedule (clock.h) */

@@ -211,6 +211,11 @@ static fr_status find_replicas(plan *b)
     return FR_OK;
 }
 
+static void recompute_stage(fr__pipeline *p, int k)
+{
+    for (int i = p->stages[k].first; i < p->stages[k].last; i++) p->recompute[i] = true;
+}
+
 /* A stage whose weights change between a forward and its backward recomputes with those of the
  * backward. */
 static fr_status find_recompute(plan *b)
@@ -218,14 +223,14 @@ static fr_status find_recompute(plan *b)
     const fr__settings *t = b->t;
     fr__pipeline *p = b->p;
     if (!t->recomputes_all && t->n_recompute == 0) return FR_OK;
-    p->recompute = FR_ARENA_ARRAY(&p->arena, bool, p->n_stages);
-    if (!p->recompute) return fr__no_memory(b->ctx, (size_t)p->n_stages, "stages");
-    for (int k = 0; k < p->n_stages; k++) p->recompute[k] = t->recomputes_all;
+    p->recompute = FR_ARENA_ARRAY(&p->arena, bool, fr_graph_n_nodes(b->g));
+    if (!p->recompute) return fr__no_memory(b->ctx, (size_t)fr_graph_n_nodes(b->g), "nodes");
+    for (int k = 0; t->recomputes_all && k < p->n_stages; k++) recompute_stage(p, k);
     for (int i = 0; i < t->n_recompute; i++) {
         if (t->recompute[i] >= p->n_stages)
             return fr_conf_fail(b->conf, "recompute", "there is no stage %d; they are 0 to %d",
                                 t->recompute[i], p->n_stages - 1);
-        p->recompute[t->recompute[i]] = true;
+        recompute_stage(p, t->recompute[i]);
     }
     return FR_OK;
 }

@@ -18,7 +18,7 @@ typedef struct fr__pipeline {
     const fr_schedule *schedule; /* has the number of replicas per stage */
     fr_exec_plan *plan;
     fr_sync_options sync;
-    bool *recompute; /* (n_stages), or NULL: none */
+    bool *recompute; /* [node]: its values are not kept; NULL: none */
     fr_arena arena;
 } fr__pipeline;
 

@@ -65,8 +65,9 @@ static void add_up(const fr_profile *p, int first, int last, bool recompute, fr_
     }
     c->workspace_bytes = s->has_workspaces ? values + scratch + edges : (int64_t)p->workspace_bytes;
     if (!recompute) return;
-    c->backward += c->forward;
-    c->back_input += c->forward;
+    c->recompute = c->forward;
+    c->backward += c->recompute;
+    c->back_input += c->recompute;
 }
 
 /* --- the curve -------------------------------------------------------------------------------- */
@@ -82,12 +83,12 @@ static void add_point(struct stairs *s, double time, double bytes)
     s->bytes[s->n++] = fmin(bytes, 1);
 }
 
-/* Requires the totals in c. With recomputation, a backward starts with a forward. */
-static void climb(const fr_profile *p, int first, int last, const fr_stage_cost *c, bool recompute,
+/* Requires the totals in c. */
+static void climb(const fr_profile *p, int first, int last, const fr_stage_cost *c,
                   struct stairs *s)
 {
     int n_steps = 0, step = 0, group = 0;
-    double time = recompute ? c->forward : 0, bytes = 0, told = 0;
+    double whole = c->backward - c->recompute, time = 0, bytes = 0, told = 0;
     for (int i = first; i < last; i++) n_steps += p->nodes[i].param_bytes > 0;
     int n_groups = n_steps < MAX_STEPS ? n_steps : MAX_STEPS;
     add_point(s, 0, 0);
@@ -99,19 +100,18 @@ static void climb(const fr_profile *p, int first, int last, const fr_stage_cost 
         bytes += (double)n->param_bytes / (double)c->param_bytes;
         if (++step * n_groups / n_steps == group) continue;
         group++;
-        add_point(s, time / c->backward, told);
-        add_point(s, time / c->backward, bytes);
+        add_point(s, time / whole, told);
+        add_point(s, time / whole, bytes);
         told = bytes;
     }
     add_point(s, 1, 1);
 }
 
-static bool draw(fr_arena *a, const fr_profile *p, int first, int last, bool recompute,
-                 fr_stage_cost *c)
+static bool draw(fr_arena *a, const fr_profile *p, int first, int last, fr_stage_cost *c)
 {
     struct stairs s = {.n = 0};
-    if (c->param_bytes == 0 || c->backward <= 0) return true; /* no trained weights */
-    climb(p, first, last, c, recompute, &s);
+    if (c->param_bytes == 0 || c->backward <= c->recompute) return true; /* no trained weights */
+    climb(p, first, last, c, &s);
     double *points = FR_ARENA_ARRAY(a, double, 2 * s.n);
     if (!points) return false;
     memcpy(points, s.time, (size_t)s.n * sizeof *points);
@@ -159,7 +159,7 @@ static const fr_stage_cost *look_up(const fr_profile *p, int first, int last, bo
     if (!m) return NULL;
     m->first = first, m->last = last, m->recompute = recompute;
     add_up(p, first, last, recompute, &m->cost);
-    if (!draw(&s->costs, p, first, last, recompute, &m->cost)) return NULL;
+    if (!draw(&s->costs, p, first, last, &m->cost)) return NULL;
     m->next = s->memo[h % s->room];
     s->memo[h % s->room] = m;
     s->n++;

@@ -68,8 +68,9 @@ typedef struct fr__sim {
     /* [worker] */
     double *clock;
     int *at, *round;
-    bool *has_stepped; /* the weights are submitted, and the worker waits for their sum */
-    int64_t *boarded;  /* mini-batch whose board it has posted */
+    bool *has_stepped;    /* the weights are submitted, and the worker waits for their sum */
+    bool *has_recomputed; /* what goes before the current instruction */
+    int64_t *boarded;     /* mini-batch whose board it has posted */
     int *live;
     double *first_start;
     int n_boarded;

@@ -30,6 +30,7 @@
 enum { STRIDE = IS_SANITIZED ? 5 : 1 };
 
 enum { MAX_STAGES = 16, MAX_LINKS = MAX_STAGES * MAX_STAGES, RING = 64, MAX_NOTED = 256 };
+enum { MAX_NODES = 256 };
 
 typedef struct rig_options {
     const char *generator; /* NULL: sequential */
@@ -58,6 +59,7 @@ struct rig {
     const fr_schedule *schedule;
     fr_engine_desc desc;
     struct fr_fault fault; /* of desc */
+    bool recompute[MAX_NODES];
     fr_engine *engine;
 
     minibatch ring[RING];
@@ -166,6 +168,17 @@ static inline fr_status rig_prepare(rig *p, int which, const rig_options *o)
     e->lr.name = "constant";
     e->lr.total = 1000;
     return FR_OK;
+}
+
+/* All nodes of these stages are recomputed: bit k for stage k. */
+static inline void rig_recompute_stages(rig *p, unsigned stages)
+{
+    memset(p->recompute, 0, sizeof p->recompute);
+    p->desc.recompute = p->recompute;
+    assert_true(fr_graph_n_nodes(p->b.graph) <= MAX_NODES);
+    for (int k = 0; k < p->desc.n_stages; k++)
+        for (int i = p->stages[k].first; i < p->stages[k].last; i++)
+            p->recompute[i] = stages >> k & 1;
 }
 
 static inline fr_status rig_open(rig *p, int which, const rig_options *o)

@@ -246,7 +246,7 @@ static void compare(const struct method *method, const struct cut *cut, int t, u
     memset(&m, 0, sizeof m);
     for (int k = 0; k < cut->n_stages; k++) m.recomputes[k] = again >> k & 1;
     if (rig_prepare(&r, CHAIN, &o) != FR_OK) fail_msg("%s", rig_about(&r, &o));
-    r.desc.recompute = m.recomputes;
+    rig_recompute_stages(&r, again);
     assert_ok(r.b.ctx, fr_engine_create(r.b.ctx, &r.desc, &r.engine));
     m.n = cut->n_stages, m.t = t;
     memcpy(m.stage_of, cut->stage_of, sizeof m.stage_of);

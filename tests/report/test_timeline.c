@@ -53,7 +53,7 @@ static void reads_what_train_writes(void **state)
     for (int k = 0, i = 0; k < N; k++) {
         const fr__slice *s = &lanes.lanes.at[0].slices.at[k];
         if (k == 1) { /* the sum, which started after the first */
-            assert_true(s->start_ns == 500 && s->took_ns == 4000 && s->action == 10);
+            assert_true(s->start_ns == 500 && s->took_ns == 4000 && s->action == FR_N_ACTIONS);
             assert_true(s->stage == 1 && s->batch == 7 && s->micro == 12 && s->version == -1);
             continue;
         }
