@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_METHODS = 64, TEXT = 1 << 16 };
+enum { MAX_METHODS = 64, TEXT = 1 << 16, MOST_LEAD = 4 };
 
 /* --- methods ---------------------------------------------------------------------------------- */
 
@@ -20,6 +20,7 @@ static void add_method(fr_plan_method *to, int *n, const fr_method *m)
                                   .policy = fr_policy_find(m->policy),
                                   .chunks = m->chunks > 0 ? m->chunks : 1,
                                   .max_stages = m->max_stages,
+                                  .max_lead = MOST_LEAD,
                                   .wants_replicas = m->wants_replicas,
                                   .is_allowed_async = !g->is_flush};
 }
@@ -77,8 +78,9 @@ static fr_status choose_methods(fr_ctx *ctx, const plan_wishes *o, const plan_ev
         for (const fr_method *const *m = fr_method_list(); *m && *n < MAX_METHODS; m++) {
             if (rank(*m) != k || left_out(*m, o, e)) continue;
             add_method(to, n, *m);
-            if (cli_plan_learned(e, *m))
-                to[*n - 1].max_stages = cli_plan_learned(e, *m)->max_stages;
+            if (!cli_plan_learned(e, *m)) continue;
+            to[*n - 1].max_stages = cli_plan_learned(e, *m)->max_stages;
+            to[*n - 1].max_lead = 1; /* with which it was measured; more makes weights staler */
         }
     return FR_OK;
 }
@@ -286,9 +288,9 @@ static json_t *pack_candidate(const fr_candidate *c, const fr_profile *profile)
     for (int w = 0; w < c->n_workers; w++)
         json_array_append_new(memory, json_integer((json_int_t)c->memory[w]));
     return json_pack(
-        "{ss si si si si sb sf sf sf sf sI so so so so so ss}", "method", c->method, "stages",
-        c->n_stages, "workers", c->n_workers, "micro", c->n_micro, "chunks", c->chunks,
-        "asynchronous", c->is_async, "s_per_batch", c->s_per_batch, "samples_per_s",
+        "{ss si si si si si sb sf sf sf sf sI so so so so so ss}", "method", c->method, "stages",
+        c->n_stages, "workers", c->n_workers, "micro", c->n_micro, "chunks", c->chunks, "lead",
+        c->lead, "asynchronous", c->is_async, "s_per_batch", c->s_per_batch, "samples_per_s",
         c->samples_per_s, "bubble", c->bubble, "bound_s", c->bound_s, "peak_bytes",
         (json_int_t)c->peak, "replicas", pack_ints(c->n_stages, c->replicas), "cuts",
         pack_ints(c->n_stages - 1, c->cuts), "devices", pack_ints(c->n_workers, c->device_of),

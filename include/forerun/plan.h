@@ -79,6 +79,7 @@ typedef struct fr_plan_method {
     const fr_generator *generator;
     const fr_policy *policy;
     int chunks, max_stages;
+    int max_lead;          /* 2 or 4: such leads are tried, too (generator->has_lead); 0: none */
     bool wants_replicas;   /* dp */
     bool is_allowed_async; /* its weights are not those of one worker */
 } fr_plan_method;

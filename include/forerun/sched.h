@@ -93,6 +93,7 @@ typedef struct fr_schedule_desc {
     const int *replicas;
     bool must_reduce; /* a REDUCE before each STEP; always where there are replicas */
     int lead;         /* where the generator has_lead (gen_1f1b.c); 0 = 1 */
+    bool reorder;     /* where the generator has_reorder: a shorter fill and drain */
     const int *depth; /* [stage]: workers on its longest way to the end; filled in */
 } fr_schedule_desc;
 
@@ -109,6 +110,7 @@ typedef struct fr_generator {
     bool is_v; /* two stages a worker, down and up again: worker w has w and n_stages - 1 - w */
     bool any_replicas; /* takes stages with different numbers of replicas */
     bool has_lead;     /* takes desc.lead > 1 */
+    bool has_reorder;  /* takes desc.reorder */
     fr_ahead ahead;
     /* NULL if it can, else what is wrong: "interleaved needs micro to be a multiple of ..." */
     const char *(*check)(const fr_schedule_desc *d);

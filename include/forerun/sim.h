@@ -77,6 +77,7 @@ typedef struct fr_spread_desc {
     const fr_schedule *schedule; /* to be used, lowered; NULL: as the generator makes it */
     const fr_generator *generator;
     int chunks, n_micro, n_batches; /* n_batches: of a segment, asynchronous only */
+    int lead;                       /* of the generator; 0 = 1 */
     const bool *recompute;          /* [node of the profile]; NULL: none */
     const fr_policy *policy;        /* NULL: live */
     fr_policy_options policy_options;

@@ -117,6 +117,8 @@ static const fr_key keys[] = {
         "micro-batches that a stage of 1f1b and of asynchronous methods starts per stage to come "
         "before its first backward (1); 2 and more hide slow links and take memory",
         TO(lead)),
+    FR_BOOL(PARALLEL "reorder", "false",
+            "v-half and v-min: a shorter fill and drain in the same memory", TO(reorder)),
     FR_INT(
         PARALLEL "replicas", "1", 1, FR_MAX_REPLICAS,
         "workers of each stage, which share its micro-batches; a list: one number for each stage"),

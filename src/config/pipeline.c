@@ -93,6 +93,7 @@ static fr_schedule_desc describe(const plan *b, bool is_flush)
     return (fr_schedule_desc){.n_stages = b->p->n_stages,
                               .chunks = t->chunks,
                               .lead = t->lead,
+                              .reorder = t->reorder,
                               .n_micro = (int)t->micro,
                               .n_batches = is_flush ? 1 : (int)segment,
                               .n_forward = b->p->n_forward,
@@ -121,6 +122,11 @@ static fr_status schedule_by_method(plan *b)
             "method '%s' has a fixed order; leave parallel.lead out, or choose 1f1b "
             "or an asynchronous method",
             m->name);
+    if (d.reorder && !g->has_reorder)
+        return fr_conf_fail(b->conf, "reorder",
+                            "method '%s' has a fixed order; leave parallel.reorder out, or choose "
+                            "v-half or v-min",
+                            m->name);
     FR_TRY(fr__parallel_check_replicas(b->conf, b->t, g, d.n_stages));
     const char *wrong = g->check ? g->check(&d) : NULL;
     if (wrong) return fr_conf_fail(b->conf, "method", "method '%s': %s", m->name, wrong);

@@ -31,6 +31,7 @@ typedef struct fr__settings {
     int stages;                /* 0: from the schedule file */
     int chunks;
     int lead;            /* of the schedule; 1 */
+    bool reorder;        /* of the schedule */
     int n_replicas;      /* numbers in the list: 1 for all stages, or one for each */
     const int *replicas; /* fr__settings_replicas */
     int workers_per_rank;

@@ -28,6 +28,7 @@ void fr__choose_say_layout(fr__text *t, const struct fr__outcome *at)
     fr__text_printf(t, ", %d device%s, %d micro-batch%s", o->n_workers,
                     o->n_workers == 1 ? "" : "s", o->size->n_micro,
                     o->size->n_micro == 1 ? "" : "es");
+    if (at->lead > 1) fr__text_printf(t, ", lead %d", at->lead);
 }
 
 static void say_layout(fr__text *t, const struct fr__chooser *c, const struct fr__outcome *at)
@@ -95,6 +96,7 @@ const char *fr__choose_reason(struct fr__chooser *c, const struct fr__outcome *a
     fr__text t = {0};
     if (!at->fits) fr__text_printf(&t, "too large for its devices: ");
     fr__text_printf(&t, "%s", o->n_stages > 1 ? o->from : "not cut");
+    if (at->lead > 1) fr__text_printf(&t, ", lead %d", at->lead);
     if (at->n_moves) fr__text_printf(&t, ", %d changes by the simulator", at->n_moves);
     if (o->is_across) fr__text_printf(&t, ", stages of a pipeline side by side");
     say_devices(&t, o);

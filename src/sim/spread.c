@@ -102,7 +102,8 @@ static fr_status make_schedule(maker *m)
                                        .forward = m->forward,
                                        .n_backward = m->n_backward,
                                        .backward = m->backward,
-                                       .replicas = d->replicas};
+                                       .replicas = d->replicas,
+                                       .lead = d->lead};
         FR_TRY(fr_schedule_create(m->ctx, d->generator, &desc, &own->schedule));
         m->s = own->schedule;
     }

@@ -326,6 +326,71 @@ static void memory_decides(void **state)
     model_fini(&m);
 }
 
+/* 1f1b on all of four devices with leads up to so many. */
+static fr_choice *choose_lead(fr_ctx *ctx, struct model *m, const fr_cluster *cluster, int most)
+{
+    fr_plan_method one;
+    fr_choice *c = NULL;
+    add_method(&one, 0, "1f1b", "1f1b", "live", 1, 0, false, false);
+    one.max_lead = most;
+    const fr_choice_desc d = {.profile = profile_of,
+                              .user = m,
+                              .cluster = cluster,
+                              .batch = 32,
+                              .methods = &one,
+                              .n_methods = 1,
+                              .all_devices = true};
+    assert_int_equal(fr_plan_choose(ctx, &d, &c), FR_OK);
+    return c;
+}
+
+/* The time and memory of a candidate are those of its lead. */
+static void assert_lead(fr_ctx *ctx, struct model *m, const fr_cluster *cluster,
+                        const fr_candidate *at)
+{
+    fr_spread s;
+    const fr_profile *profile;
+    assert_int_equal(profile_of(m, 32 / at->n_micro, &profile), FR_OK);
+    const fr_spread_desc d = {.profile = profile,
+                              .n_stages = at->n_stages,
+                              .cuts = at->cuts,
+                              .replicas = at->replicas,
+                              .generator = fr_generator_find(at->method),
+                              .chunks = 1,
+                              .n_micro = at->n_micro,
+                              .lead = at->lead,
+                              .cluster = cluster,
+                              .device_of = at->device_of};
+    assert_int_equal(fr_spread_make(ctx, &d, &s), FR_OK);
+    for (int w = 0; w < at->n_workers; w++) assert_int_equal(s.memory[w], at->memory[w]);
+    fr_spread_free(&s);
+}
+
+/* Links that take half as long as a stage computes: more micro-batches in flight hide them, as long
+ * as there is memory for them. On links that are free a lead gains nothing. */
+static void slow_links_want_a_lead(void **state)
+{
+    fr_ctx *ctx = *state;
+    struct model m;
+    model_init(&m, ctx, 1e-3, 3000, 15000);
+    fr_cluster *slow = flat(ctx, 4, 1e6, 0), *fast = flat(ctx, 4, 0, 0);
+    fr_choice *one = choose_lead(ctx, &m, slow, 0), *any = choose_lead(ctx, &m, slow, 4);
+    assert_int_equal(one->at[0].lead, 1);
+    assert_true(any->at[0].lead > 1);
+    assert_true(any->at[0].s_per_batch < 0.95 * one->at[0].s_per_batch);
+    assert_non_null(strstr(any->why, ", lead "));
+    assert_lead(ctx, &m, slow, &any->at[0]);
+    const int64_t limit = (int64_t)(0.7 * (double)any->at[0].peak);
+    for (int i = 0; i < 4; i++) slow->devices[i].memory = limit;
+    fr_choice *less = choose_lead(ctx, &m, slow, 4), *free_links = choose_lead(ctx, &m, fast, 4);
+    assert_true((int64_t)less->at[0].peak <= limit);
+    assert_true(less->at[0].s_per_batch > 1.01 * any->at[0].s_per_batch);
+    assert_int_equal(free_links->at[0].lead, 1);
+    fr_choice_free(one), fr_choice_free(any), fr_choice_free(less), fr_choice_free(free_links);
+    fr_cluster_free(slow), fr_cluster_free(fast);
+    model_fini(&m);
+}
+
 static const char *loss(const fr_choice *c, const fr_plan_method *list, const char *name)
 {
     int i = 0;
@@ -426,6 +491,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(weights_want_stages, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_by_hand_is_faster, setup, teardown),
         cmocka_unit_test_setup_teardown(memory_decides, setup, teardown),
+        cmocka_unit_test_setup_teardown(slow_links_want_a_lead, setup, teardown),
         cmocka_unit_test_setup_teardown(methods_lose_for_reasons, setup, teardown),
         cmocka_unit_test_setup_teardown(grows, setup, teardown),
     };

@@ -13,17 +13,19 @@ typedef struct layout {
     const char *generator, *policy;
     int n_stages, n_replicas;
     enum again again;
+    int lead;
 } layout;
 
 static const layout layouts[] = {
-    {"1f1b", "live", 1, 1, NONE},        {"1f1b", "live", 2, 1, NONE},
-    {"1f1b", "live", 1, 2, NONE},        {"gpipe", "live", 3, 1, NONE},
-    {"gpipe", "live", 3, 1, ALL},        {"zb-h1", "live", 2, 1, ALL},
-    {"1f1b-async", "stash", 3, 1, NONE}, {"1f1b-async", "spectrain", 4, 1, NONE},
-    {"1f1b", "live", 2, 2, NONE},        {"zb-h2", "live", 3, 1, NONE},
-    {"zbv", "live", 4, 1, NONE},         {"dualpipev", "live", 4, 1, ALL},
-    {"gpipe", "live", 2, 1, PARTS},      {"1f1b", "live", 3, 1, PARTS},
-    {"zb-h1", "live", 2, 1, PARTS},      {"zbv", "live", 4, 1, PARTS},
+    {"1f1b", "live", 1, 1, NONE, 1},        {"1f1b", "live", 2, 1, NONE, 1},
+    {"1f1b", "live", 1, 2, NONE, 1},        {"gpipe", "live", 3, 1, NONE, 1},
+    {"gpipe", "live", 3, 1, ALL, 1},        {"zb-h1", "live", 2, 1, ALL, 1},
+    {"1f1b-async", "stash", 3, 1, NONE, 1}, {"1f1b-async", "spectrain", 4, 1, NONE, 1},
+    {"1f1b", "live", 2, 2, NONE, 1},        {"zb-h2", "live", 3, 1, NONE, 1},
+    {"zbv", "live", 4, 1, NONE, 1},         {"dualpipev", "live", 4, 1, ALL, 1},
+    {"gpipe", "live", 2, 1, PARTS, 1},      {"1f1b", "live", 3, 1, PARTS, 1},
+    {"zb-h1", "live", 2, 1, PARTS, 1},      {"zbv", "live", 4, 1, PARTS, 1},
+    {"1f1b", "live", 3, 1, NONE, 2},        {"1f1b-async", "stash", 3, 1, NONE, 2},
 };
 
 typedef struct model {
@@ -128,6 +130,7 @@ static void is_near_the_forecast(void **state)
                                 .generator = fr_generator_find(l->generator),
                                 .n_micro = 4,
                                 .n_batches = 4,
+                                .lead = l->lead,
                                 .policy = fr_policy_find(l->policy)};
             if (l->again == PARTS) choose_nodes(&r, &d, again);
             d.recompute = again;
