@@ -50,6 +50,7 @@ typedef struct fr_plan {
     int *stage_of;   /* [node]; -1: data fed from outside */
     int *device_of;  /* [node], dlplacer only; else NULL */
     double *start_s; /* [node], dlplacer only */
+    bool *recompute; /* [node]: the backward computes it again; NULL: none */
     bool is_optimal; /* proved, by its own count */
     char why[1024];
     void *arena;
@@ -58,6 +59,7 @@ typedef struct fr_plan {
 typedef struct fr_planner {
     const char *name, *summary;
     const char *method; /* that runs its plans of several stages */
+    int lead;           /* of that method's schedule; 0 = 1 */
     fr_status (*plan)(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out); /* fr_plan_free */
 } fr_planner;
 
@@ -77,6 +79,7 @@ typedef struct fr_plan_method {
     const fr_generator *generator;
     const fr_policy *policy;
     int chunks, max_stages;
+    int max_lead;          /* 2 or 4: such leads are tried, too (generator->has_lead); 0: none */
     bool wants_replicas;   /* dp */
     bool is_allowed_async; /* its weights are not those of one worker */
 } fr_plan_method;
@@ -101,8 +104,9 @@ typedef struct fr_choice_desc {
 typedef struct fr_candidate {
     const char *method;
     int n_stages, n_workers, n_micro, chunks;
+    int lead; /* of the schedule; 1 where the method has none */
     int *cuts, *replicas, *device_of;
-    bool *recompute;
+    const bool *recompute; /* [node of the profile]; NULL: none */
     bool is_async;
     double s_per_batch, samples_per_s, bubble; /* simulated */
     size_t *memory;                            /* [worker], estimated */

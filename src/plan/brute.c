@@ -14,10 +14,15 @@ static const struct objective {
     const char *name;
     fr__score_fn score;
     bool by_device; /* it looks at each device; others at the slowest of all */
+    fr_status (*order)(struct fr__task *t); /* stages take devices in this order; NULL: any */
 } objectives[] = {
-    {"exact", fr__score_exact, true},    {"pipedream", fr__score_pipedream, false},
-    {"dapple", fr__score_dapple, false}, {"bapipe", fr__score_bapipe, true},
-    {"dlplacer", NULL, false}, /* places operators, not ranges of them */
+    {"exact", fr__score_exact, true, NULL},
+    {"pipedream", fr__score_pipedream, false, NULL},
+    {"dapple", fr__score_dapple, false, NULL},
+    {"bapipe", fr__score_bapipe, true, NULL},
+    {"adapipe", fr__score_adapipe, false, NULL},
+    {"spp", fr__score_spp, false, fr__spp_order},
+    {"dlplacer", NULL, false, NULL}, /* places operators, not ranges of them */
 };
 
 struct search {
@@ -90,6 +95,7 @@ static fr_status search_ranges(struct fr__task *t, const struct objective *by, f
         return fr_fail(t->ctx, FR_UNSUPPORTED,
                        "brute: %d nodes on %d devices would take too long; at most 16 on 8", t->n,
                        t->n_devices);
+    if (by->order) FR_TRY(by->order(t));
     o.parts = FR_ARENA_ARRAY(&t->arena, struct fr__part, t->n);
     o.best = FR_ARENA_ARRAY(&t->arena, struct fr__part, t->n);
     o.order = FR_ARENA_ARRAY(&t->arena, int, t->n_all);
@@ -127,8 +133,8 @@ static fr_status make(struct fr__task *t, fr_plan **out)
     while (i < n && strcmp(objectives[i].name, name) != 0) i++;
     if (i == n)
         return fr_fail(t->ctx, FR_INVALID,
-                       "brute: no planner '%s' to count as; exact, pipedream, dapple, bapipe or "
-                       "dlplacer",
+                       "brute: no planner '%s' to count as; exact, pipedream, dapple, bapipe, "
+                       "adapipe, spp or dlplacer",
                        name);
     FR_TRY(objectives[i].score ? search_ranges(t, &objectives[i], out) : search_places(t, out));
     (*out)->is_optimal = true;

@@ -23,6 +23,7 @@ bool fr__choose_can(const struct fr__chooser *c, int method, const struct fr__op
                           .chunks = o->chunks,
                           .n_micro = n_micro / o->replicas[0],
                           .n_batches = m->generator->is_flush ? 1 : 4,
+                          .lead = o->lead,
                           .replicas = o->replicas};
     if (m->generator->check && m->generator->check(&d)) return false;
     d.n_micro = n_micro;
@@ -184,7 +185,7 @@ static fr_status add_sizes(struct fr__chooser *c, struct fr__option o, int r)
 bool fr__choose_is_twin(const struct fr__chooser *c, int a, int b)
 {
     const fr_plan_method *x = &c->d->methods[a], *y = &c->d->methods[b];
-    return x->generator == y->generator && x->chunks == y->chunks &&
+    return x->generator == y->generator && x->chunks == y->chunks && x->max_lead == y->max_lead &&
            x->max_stages == y->max_stages && x->wants_replicas == y->wants_replicas;
 }
 
