@@ -85,12 +85,14 @@ fr_status fr__plan_make_any(const struct fr__task *t, const char *planner, int n
 
 /* Cost of a layout by the rules of one planner, for enumerations; INFINITY: not allowed.
  * Stages follow each other; together they cover all units. Sets time_s of each part. */
+enum { FR__MOST_TRIED = 16 }; /* units, and so stages */
 typedef double (*fr__score_fn)(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_exact(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_dapple(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_pipedream(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_bapipe(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_spp(const struct fr__task *t, int n, struct fr__part *parts);
+double fr__score_graphpipe(const struct fr__task *t, int n, struct fr__part *parts);
 /* Sets t->order as spp does, and t->pair. */
 fr_status fr__spp_order(struct fr__task *t);
 /* Sorts `order`, which holds the vertices 0 .. n - 1, by recursive minimum cuts of a graph with
@@ -133,6 +135,7 @@ enum { FR__MAX_LEVELS = 8 };
 int fr__levels_of(const fr_cluster *c, int n[FR__MAX_LEVELS], double bandwidth[FR__MAX_LEVELS]);
 
 extern const fr_planner fr__planner_pipedream, fr__planner_dapple, fr__planner_exact,
-    fr__planner_bapipe, fr__planner_spp, fr__planner_dlplacer, fr__planner_list, fr__planner_brute;
+    fr__planner_bapipe, fr__planner_spp, fr__planner_graphpipe, fr__planner_dlplacer,
+    fr__planner_list, fr__planner_brute;
 
 #endif
