@@ -149,7 +149,9 @@ static fr_status open_metrics(fr_run *r)
 {
     const fr__settings *t = &r->setup.settings;
     int more = (t->csv ? FR_METRICS_CSV : 0) | (t->tensorboard ? FR_METRICS_TENSORBOARD : 0);
-    return fr__metrics_open(r->ctx, &r->folder, r->at.step, more, &r->metrics);
+    FR_TRY(fr__metrics_open(r->ctx, &r->folder, r->at.step, more, &r->metrics));
+    r->metrics.rules = fr__setup_stage_rules(&r->setup);
+    return FR_OK;
 }
 
 static fr_status sync_metrics(void *metrics, fr_ctx *ctx) { return fr__metrics_sync(metrics, ctx); }
