@@ -74,7 +74,7 @@ static fr_status open_folder(fr_run *r)
 {
     const fr__settings *t = &r->setup.settings;
     if (!r->leads) return FR_OK;
-    FR_TRY(fr__ledger_open(r->ctx, r->o.ledger, &r->ledger));
+    FR_TRY(fr__ledger_open(r->ctx, r->o.ledger, r->setup.pipeline.plan->lends_ties, &r->ledger));
     if (!r->has_folder) return FR_OK;
     FR_TRY(fr__folder_open(r->ctx, t->out, r->o.resume, &r->folder));
     snprintf(r->result.out, sizeof r->result.out, "%s", r->folder.path);
