@@ -25,6 +25,15 @@ static int read_numbers(const char *text, double *out)
     return 0;
 }
 
+/* Names of the recomputed nodes. */
+static void print_recompute(const fr_plan *p, const fr_profile *profile)
+{
+    int n = 0;
+    for (int i = 0; i < profile->n_nodes && p->recompute; i++)
+        if (p->recompute[i]) printf("%s%s", n++ ? ", " : "recomputed: ", profile->nodes[i].name);
+    if (n) printf("\n");
+}
+
 static void print_plan(const fr_plan *p, const fr_profile *profile)
 {
     printf("%s: %.6g s, %d stage%s%s\n", p->planner, p->time_s, p->n_stages,
@@ -41,6 +50,7 @@ static void print_plan(const fr_plan *p, const fr_profile *profile)
                  n, first < 0 ? "-" : profile->nodes[first].name,
                  last < 0 ? "-" : profile->nodes[last].name);
     }
+    print_recompute(p, profile);
     printf("%s\n", p->why);
 }
 
@@ -106,10 +116,14 @@ static const char *read_levels(const plan_wishes *o, double *machines, double *b
 
 static const char *complaint(const plan_wishes *o)
 {
+    const fr_planner *by = o->planner ? fr_planner_find(o->planner) : NULL;
+    bool splits_layers = by && by->splits_layers;
     if (strcmp(o->format, "json") != 0 && strcmp(o->format, "text") != 0)
         return "--format: expected text or json";
+    if (!(o->ratio >= 0)) return "--ratio: expected more than 0";
+    if (o->ratio > 0 && !splits_layers) return "--ratio: only with --planner pase";
     if (!(o->memory >= 0) || !(o->seconds > 0)) return "--memory, --seconds: expected more than 0";
-    if (o->config && !o->cluster) return "no cluster given (--cluster FILE)";
+    if (o->config && !o->cluster && !splits_layers) return "no cluster given (--cluster FILE)";
     if (o->config && (o->machines || o->bandwidth))
         return "--machines, --bandwidth: only without a config; the cluster file has both";
     if ((o->sync != 0) + (o->async != 0) + (o->efficiency != NULL) + (o->methods != NULL) > 1)
@@ -168,8 +182,12 @@ static const cli_option options[] = {
     {"no-recompute", NULL, "never recompute activations", CLI_FLAG, AT(no_recompute)},
     {"out", "FILE", "write the plan as a config that train runs", CLI_TEXT, AT(out)},
     CLI_SET(AT(sets)),
-    {"planner", "PLANNER", "one planner: pipedream, dapple, exact, bapipe, dlplacer, list or brute",
+    {"planner", "PLANNER",
+     "one planner: pipedream, dapple, exact, adapipe, bapipe, spp, graphpipe, dlplacer, list, pase "
+     "or brute",
      CLI_TEXT, AT(planner)},
+    {"ratio", "R", "pase: operations of a device per word of 4 bytes sent (the cluster's)",
+     CLI_REAL, AT(ratio)},
     {"machines", "N", "without a config; N,M: of each level, innermost first", CLI_TEXT,
      AT(machines)},
     {"bandwidth", "B", "bytes/s between machines, of each level", CLI_TEXT, AT(bandwidth)},
@@ -204,6 +222,7 @@ const cli_verb cli_plan = {
     .name = "plan",
     .usage = "plan CONFIG --cluster FILE [--async | --methods A,B] [--out plan.yaml]\n"
              "       forerun plan CONFIG --cluster FILE --planner NAME [--out plan.yaml]\n"
+             "       forerun plan CONFIG --planner pase --devices P --ratio R\n"
              "       forerun plan --profile FILE --machines N --bandwidth B [--planner NAME]",
     .summary = "find the fastest method, stages and devices before the first step",
     .text = "With a config: every method, number of stages, replicas and micro-batches is\n"

@@ -14,9 +14,8 @@ static const int64_t unsaid = INT64_MIN;
 typedef struct wishes {
     int64_t stages, micro, chunks, batches, lead; /* 0: not given */
     int64_t columns;                              /* UNSAID: the window's */
-    const char *format, *color, *check, *replicas, *costs;
-    double link;
-    bool want_json;
+    const char *format, *color, *check, *replicas, *costs, *link;
+    bool want_json, full_duplex, reorder;
     const fr_policy *policy; /* of the method; NULL: a generator or a file has none */
     int n_each, *each;       /* numbers of --replicas: one for all stages, or one for each */
 } wishes;
@@ -111,7 +110,8 @@ static fr_status check_and_print(fr_ctx *ctx, const fr_schedule *s, const struct
     schedule_costs costs;
     char *text = NULL;
     FR_TRY(fr_schedule_check(ctx, s));
-    fr_status status = costs_read(ctx, o->costs, o->link, s->n_stages, &costs);
+    fr_status status = costs_read(ctx, o->costs, o->link, s, &costs);
+    costs.costs.is_full_duplex = o->full_duplex;
     if (status == FR_OK) status = fr_schedule_clock(ctx, s, costs_of(&costs), &c);
     if (status == FR_OK) status = fr_schedule_period(ctx, s, costs_of(&costs), &c.period);
     if (status == FR_OK) text = form->print(s, &c, o);
@@ -172,7 +172,8 @@ static fr_status print_method(fr_ctx *ctx, const char *name, wishes *o)
                           .n_micro = o->micro ? (int)o->micro : 8,
                           .n_batches = (int)o->batches,
                           .chunks = (int)chunks,
-                          .lead = (int)o->lead};
+                          .lead = (int)o->lead,
+                          .reorder = o->reorder};
     FR_TRY(spread_replicas(ctx, o, d.n_stages));
     d.replicas = o->each;
     const fr_schedule *s;
@@ -231,7 +232,8 @@ static const char *complaint(const char *method, wishes *o)
         return "--color: expected auto, always or never";
     if (o->columns != unsaid && (o->columns < 0 || o->columns > 100000))
         return "--columns: expected 0 to 100000";
-    if (o->check && (o->stages || o->chunks || o->batches || o->lead))
+    if (o->full_duplex && !o->link) return "--full-duplex: only with --link T";
+    if (o->check && (o->stages || o->chunks || o->batches || o->lead || o->reorder))
         return "--check takes stages, chunks, mini-batches and order from the file";
     return read_replicas(o);
 }
@@ -244,14 +246,18 @@ static const cli_option options[] = {
     {"chunks", "V", "stages per worker (1; interleaved: 2)", CLI_COUNT, AT(chunks)},
     {"lead", "C", "1f1b, asynchronous methods: forwards ahead per stage to come (1)", CLI_COUNT,
      AT(lead)},
+    {"reorder", NULL, "v-half, v-min: a shorter fill and drain in the same memory", CLI_FLAG,
+     AT(reorder)},
     {"batches", "B", "mini-batches (1; without flush: enough to see the steady state)", CLI_COUNT,
      AT(batches)},
     {"replicas", "R", "workers per stage: 2, or one number for each, 3,1 (1; --check: the file's)",
      CLI_TEXT, AT(replicas)},
     {"costs", "F=..,I=..,W=..,B=..", "times: a number, or one for each stage (1; B: I + W)",
      CLI_TEXT, AT(costs)},
-    {"link", "T", "time of a transfer between workers; one at a time, either way (0)", CLI_REAL,
+    {"link", "T", "time of a transfer between workers; T,U,..: of each link (0)", CLI_TEXT,
      AT(link)},
+    {"full-duplex", NULL, "a link carries one transfer each way; else one at a time", CLI_FLAG,
+     AT(full_duplex)},
     {"format", "grid|text|csv|json|svg", "how to print it; csv is PyTorch's (grid)", CLI_TEXT,
      AT(format)},
     CLI_JSON(AT(want_json)),
@@ -281,18 +287,21 @@ static int run(const cli_verb *verb, int argc, char **argv)
 
 const cli_verb cli_schedule = {
     .name = "schedule",
-    .usage =
-        "schedule METHOD [--stages N] [--micro M] [--chunks V] [--batches B] [--replicas R]\n"
-        "           [--lead C] [--costs F=..,I=..,W=..,B=..] [--link T] [--format F]\n"
-        "       forerun schedule --check FILE [--micro M] [--replicas R] [--costs ..] [--link T]",
+    .usage = "schedule METHOD [--stages N] [--micro M] [--chunks V] [--batches B] [--replicas R]\n"
+             "           [--lead C] [--reorder] [--costs F=..,I=..,W=..,B=..] [--link T,..]\n"
+             "           [--format F]\n"
+             "       forerun schedule --check FILE [--micro M] [--replicas R] [--costs ..] [--link "
+             "T,..]",
     .summary = "print the schedule of each worker, or check a schedule file",
     .text =
         "METHOD is a method (forerun methods) or a generator (docs/schedules.md). Times: F, I\n"
         "and W take 1, B takes I and W, transfers nothing; --costs and --link change that. The\n"
         "makespan is the time of one mini-batch, the period that of each further one: workers\n"
-        "begin the next without a barrier. Two workers share one half-duplex link, which\n"
-        "serves transfers in the order of their requests. For an invalid file the command\n"
-        "prints a counter-example with worker, step and instruction, and exits with code 2.\n",
+        "begin the next without a barrier. Two workers share one link, half-duplex unless\n"
+        "--full-duplex is given, which serves transfers in the order of their requests. --link\n"
+        "takes one number, or one for each link: of a chain the links between stages 0 and 1, 1\n"
+        "and 2, ... For an invalid file the command prints a counter-example with worker, step\n"
+        "and instruction, and exits with code 2.\n",
     .argument = "METHOD",
     .options = options,
     .run = run,

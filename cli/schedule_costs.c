@@ -1,5 +1,5 @@
 /* schedule_costs.c -- costs of instructions from the command line: letters, each with one number
- * for all stages or one for each. */
+ * for all stages or one for each; of transfers: one number for all links or one for each. */
 #include "schedule_costs.h"
 
 #include <math.h>
@@ -53,13 +53,59 @@ static fr_status read_letter(fr_ctx *ctx, const char *text, const char **at, int
     return FR_OK;
 }
 
-fr_status costs_read(fr_ctx *ctx, const char *text, double link, int n_stages, schedule_costs *out)
+/* A backward link has the number of the forward link between the same stages. */
+static fr_status fill_backward(fr_ctx *ctx, const char *text, const fr_schedule *s, double *links)
 {
-    *out = (schedule_costs){.costs.link = link};
-    if (!(link >= 0) || !isfinite(link))
-        return fr_fail(ctx, FR_INVALID, "--link %g: expected a time from 0", link);
+    for (int l = 0; l < s->n_backward; l++) {
+        int from = s->backward[l].from, to = s->backward[l].to;
+        int same = fr_schedule_find_link(s->n_forward, s->forward, to, from);
+        if (same < 0)
+            return fr_fail(ctx, FR_INVALID,
+                           "--link %s: stage %d sends gradients to stage %d and receives no values "
+                           "of it; give one number for all links",
+                           text, from, to);
+        links[s->n_forward + l] = links[same];
+    }
+    return FR_OK;
+}
+
+static fr_status read_links(fr_ctx *ctx, const char *text, const fr_schedule *s,
+                            schedule_costs *out)
+{
+    const char *at = text;
+    int n = 0;
+    double *links = out->links =
+        calloc((size_t)(s->n_forward + s->n_backward) + 1, sizeof *out->links);
+    if (!links) return fr_fail(ctx, FR_NO_MEMORY, "out of memory for %d links", s->n_forward);
+    for (bool has_more = true; has_more; n++) {
+        char *end;
+        double value = strtod(at, &end);
+        if (end == at || !(value >= 0) || !isfinite(value) || (*end && *end != ','))
+            return fr_fail(ctx, FR_INVALID,
+                           "--link %s: at '%s': expected a time from 0, or one for each link, as "
+                           "1.5 or 4,1",
+                           text, at);
+        if (n < s->n_forward) links[n] = value;
+        if (n == 0) out->costs.link = value;
+        has_more = *end == ',', at = end + 1;
+    }
+    if (n == 1) return FR_OK;
+    if (n != s->n_forward)
+        return fr_fail(ctx, FR_INVALID,
+                       "--link %s has %d numbers, and the schedule has %d links between stages; "
+                       "give one for each, or one for all of them",
+                       text, n, s->n_forward);
+    out->costs.link_forward = links, out->costs.link_backward = links + s->n_forward;
+    return fill_backward(ctx, text, s, links);
+}
+
+fr_status costs_read(fr_ctx *ctx, const char *text, const char *links, const fr_schedule *s,
+                     schedule_costs *out)
+{
+    *out = (schedule_costs){0};
+    if (links) FR_TRY(read_links(ctx, links, s, out));
     if (text && !*text) return wrong(ctx, text, text);
-    for (const char *at = text; at && *at;) FR_TRY(read_letter(ctx, text, &at, n_stages, out));
+    for (const char *at = text; at && *at;) FR_TRY(read_letter(ctx, text, &at, s->n_stages, out));
     out->costs.forward = out->of[0];
     out->costs.back_input = out->of[1];
     out->costs.back_weight = out->of[2];
@@ -70,12 +116,13 @@ fr_status costs_read(fr_ctx *ctx, const char *text, double link, int n_stages, s
 void costs_free(schedule_costs *c)
 {
     for (int i = 0; i < 4; i++) free(c->of[i]);
+    free(c->links);
     *c = (schedule_costs){0};
 }
 
 const fr_costs *costs_of(const schedule_costs *c)
 {
-    bool has_any = c->costs.link > 0;
+    bool has_any = c->costs.link > 0 || c->costs.link_forward;
     for (int i = 0; i < 4; i++) has_any = has_any || c->of[i];
     return has_any ? &c->costs : NULL;
 }

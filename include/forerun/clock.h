@@ -16,8 +16,10 @@ typedef struct fr_costs {
     const double *send_forward, *send_backward;              /* [link]: until the receiver has it */
     const double *backward;                                  /* [stage]: of B; NULL: I + W */
     /* Of each transfer, beside send_*. Two workers share one link, which carries one transfer at a
-     * time, either way, first come first served. */
+     * time, either way (is_full_duplex: one each way), first come first served. */
     double link;
+    const double *link_forward, *link_backward; /* [link]: instead of `link`; both or none */
+    bool is_full_duplex;
 } fr_costs;
 
 struct fr_clock {

@@ -25,14 +25,15 @@ typedef struct fr_policy_options {
 /* Context of a policy: one stage of a schedule. The execution plan makes it (exec_plan.h). */
 typedef struct fr_policy_context {
     int stage, n_stages;
-    int lead;          /* micro-batches in flight as a mini-batch begins (fr_schedule_lead) */
-    int n_micro;       /* micro-batches of an update, on this worker */
-    int max_delay;     /* ceil(lead / n_micro) of the stage where it is largest, in updates */
-    bool exact;        /* xpipe: exact counts instead of the paper's rounding */
-    int64_t lr_warmup; /* pipemare: updates until the full rate (K) */
-    bool is_robust;    /* lookahead: weights far ahead do no harm, because the optimizer bounds
-                          its steps or a batch norm follows every layer */
-    int n_slots;       /* micro-batches the stage holds at most */
+    int lead;           /* micro-batches in flight as a mini-batch begins (fr_schedule_lead) */
+    int n_micro;        /* micro-batches of an update, on this worker */
+    int max_delay;      /* ceil(lead / n_micro) of the stage where it is largest, in updates */
+    bool exact;         /* xpipe: exact counts instead of the paper's rounding */
+    int64_t lr_warmup;  /* pipemare: updates until the full rate (K) */
+    bool is_robust;     /* lookahead: weights far ahead do no harm, because the optimizer bounds
+                           its steps or a batch norm follows every layer */
+    bool is_scale_free; /* lookahead: by a batch norm alone; the rate adapts to the weights */
+    int n_slots;        /* micro-batches the stage holds at most */
 } fr_policy_context;
 
 typedef enum fr_base {

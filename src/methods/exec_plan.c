@@ -264,8 +264,8 @@ static void fill_contexts(const fr_exec_desc *d, fr_exec_plan *p)
 {
     const fr_schedule *s = d->schedule;
     int max_delay = 0;
-    bool is_robust =
-        d->policy_options.bounded_steps || (d->graph && fr_graph_is_batch_normed(d->graph));
+    bool has_bound = d->policy_options.bounded_steps;
+    bool is_normed = d->graph && fr_graph_is_batch_normed(d->graph);
     for (int k = 0; k < s->n_stages; k++) {
         p->context[k] = (fr_policy_context){.stage = k,
                                             .n_stages = s->n_stages,
@@ -273,7 +273,8 @@ static void fill_contexts(const fr_exec_desc *d, fr_exec_plan *p)
                                             .n_micro = s->n_micro / s->replicas[k],
                                             .exact = d->policy_options.exact,
                                             .lr_warmup = d->policy_options.lr_warmup,
-                                            .is_robust = is_robust,
+                                            .is_robust = has_bound || is_normed,
+                                            .is_scale_free = is_normed && !has_bound,
                                             .n_slots = s->n_slots[k]};
         p->has_replicas |= s->replicas[k] > 1;
         int delay = (p->context[k].lead + p->context[k].n_micro - 1) / p->context[k].n_micro;

@@ -31,9 +31,14 @@ struct fr__task {
                                n_devices are the fastest, as long as no planner reorders them */
     double slowest, least;  /* of those n_devices */
     bool are_alike;         /* all n_all of one speed and one memory */
-    double bandwidth;       /* INFINITY: transfers are free */
+    double *pair;     /* (n_devices, n_devices) bytes/s by place in the order; fr__spp_order */
+    double bandwidth; /* INFINITY: transfers are free */
     int n_micro;
 };
+
+/* A cluster's slowest way between two neighbours, bytes/s: a port, or a share of a bus; INFINITY:
+ * all are free. False: no memory. */
+bool fr__slowest_link(fr_arena *a, const fr_cluster *c, double *least);
 
 /* Units that tables over pairs of them have time and memory for. */
 enum { FR__MOST_UNITS = 2000 };
@@ -82,13 +87,25 @@ fr_status fr__plan_make_any(const struct fr__task *t, const char *planner, int n
                             const int *label, const int *replicas, const double *time_s,
                             double total_s, fr_plan **out);
 
+/* The plan recomputes these nodes of the profile; on failure *out is freed and NULL. */
+fr_status fr__plan_recompute(const struct fr__task *t, const bool *recompute, fr_plan **out);
+
 /* Cost of a layout by the rules of one planner, for enumerations; INFINITY: not allowed.
  * Stages follow each other; together they cover all units. Sets time_s of each part. */
+enum { FR__MOST_TRIED = 16 }; /* units, and so stages */
 typedef double (*fr__score_fn)(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_exact(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_dapple(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_pipedream(const struct fr__task *t, int n, struct fr__part *parts);
+double fr__score_adapipe(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_bapipe(const struct fr__task *t, int n, struct fr__part *parts);
+double fr__score_spp(const struct fr__task *t, int n, struct fr__part *parts);
+double fr__score_graphpipe(const struct fr__task *t, int n, struct fr__part *parts);
+/* Sets t->order as spp does, and t->pair. */
+fr_status fr__spp_order(struct fr__task *t);
+/* Sorts `order`, which holds the vertices 0 .. n - 1, by recursive minimum cuts of a graph with
+ * these weights, (n, n) and symmetric; see min_cut.c. */
+fr_status fr__cut_order(fr_ctx *ctx, int n, const double *weight, int *order);
 
 /* All devices: the fastest first; of equally fast ones those with more memory, then by the file. */
 struct fr__ranked {
@@ -126,6 +143,7 @@ enum { FR__MAX_LEVELS = 8 };
 int fr__levels_of(const fr_cluster *c, int n[FR__MAX_LEVELS], double bandwidth[FR__MAX_LEVELS]);
 
 extern const fr_planner fr__planner_pipedream, fr__planner_dapple, fr__planner_exact,
-    fr__planner_bapipe, fr__planner_dlplacer, fr__planner_list, fr__planner_brute;
+    fr__planner_bapipe, fr__planner_spp, fr__planner_dlplacer, fr__planner_list, fr__planner_brute,
+    fr__planner_adapipe, fr__planner_pase, fr__planner_graphpipe;
 
 #endif

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A cluster's slowest way between two neighbours: a port, or a share of a bus. False: no memory. */
-static bool slowest_link(fr_arena *a, const fr_cluster *c, double *least)
+bool fr__slowest_link(fr_arena *a, const fr_cluster *c, double *least)
 {
     int *children = FR_ARENA_ARRAY(a, int, c->n_groups);
     *least = INFINITY;
@@ -92,7 +91,7 @@ static fr_status fill_devices(struct fr__task *t)
         return fr__no_memory(t->ctx, (size_t)t->n_all * sizeof(double), "devices of a plan");
     FR_TRY(read_devices(t));
     t->bandwidth = p->bandwidth > 0 ? p->bandwidth : INFINITY;
-    if (!(p->bandwidth > 0) && c && !slowest_link(&t->arena, c, &t->bandwidth))
+    if (!(p->bandwidth > 0) && c && !fr__slowest_link(&t->arena, c, &t->bandwidth))
         return fr__no_memory(t->ctx, (size_t)c->n_groups * sizeof(int), "links of a plan");
     return pick_devices(t);
 }
@@ -360,4 +359,17 @@ fr_status fr__plan_make(const struct fr__task *t, const char *planner, int n,
             if (!t->profile->nodes[i].is_input) p->stage_of[i] = s;
     }
     return name_devices(t, out);
+}
+
+fr_status fr__plan_recompute(const struct fr__task *t, const bool *recompute, fr_plan **out)
+{
+    const size_t n = (size_t)t->profile->n_nodes;
+    (*out)->recompute = FR_ARENA_ARRAY((*out)->arena, bool, n);
+    if ((*out)->recompute) {
+        memcpy((*out)->recompute, recompute, n * sizeof *recompute);
+        return FR_OK;
+    }
+    fr_plan_free(*out);
+    *out = NULL;
+    return fr__no_memory(t->ctx, n, "the recomputed nodes of a plan");
 }

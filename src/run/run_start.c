@@ -5,12 +5,15 @@
  * for a resumed run, loads the newest checkpoint into the engine. */
 #include "checkpoint/rank0_rpc.h"
 #include "config/changes.h"
+#include "forecast/recompute.h"
 #include "io/conf.h"
 #include "io/sha256.h"
+#include "io/units.h"
 #include "run/eval.h"
 #include "run/run.h"
 #include "runlog/run_log.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -209,20 +212,24 @@ static fr_status forecast(fr_run *r)
     return FR_OK;
 }
 
-/* Refuses a run that does not fit the memory of the emulated devices. */
+/* Refuses a run that does not fit the memory of the emulated devices, or parallel.memory. */
 static fr_status check_devices(const fr_run *r)
 {
     const fr__time_forecast *f = &r->forecast;
-    for (int w = 0; f->cluster && w < fr_engine_n_workers(r->engine); w++) {
-        const fr_cluster_device *d = &f->cluster->devices[f->spread.timing.device_of[w]];
+    const fr__settings *t = &r->setup.settings;
+    for (int w = 0; w < fr_engine_n_workers(r->engine); w++) {
         size_t needs = fr_engine_predicted(r->engine, w)->total;
-        if (d->memory > 0 && needs > (size_t)d->memory)
-            return fr_fail(
-                r->ctx, FR_INVALID,
-                "worker %d needs %.3g GB, device %s of %s has %.3g GB; cut the model "
-                "into more stages, use smaller micro-batches, or parallel.recompute: true",
-                w, (double)needs * 1e-9, d->name, r->setup.settings.cluster,
-                (double)d->memory * 1e-9);
+        size_t limit = fr__worker_limit(t, f->cluster, w);
+        char who[FR_PATH + 64] = "parallel.memory allows";
+        if (limit == 0 || needs <= limit) continue;
+        if (f->cluster && limit != (size_t)t->worker_memory)
+            snprintf(who, sizeof who, "device %s of %s has",
+                     f->cluster->devices[f->spread.timing.device_of[w]].name, t->cluster);
+        return fr_fail(r->ctx, FR_INVALID,
+                       "worker %d needs %s, %s %s; cut the model into more stages, use smaller "
+                       "micro-batches, or parallel.recompute: auto",
+                       w, fr__brief_bytes((double)needs).text, who,
+                       fr__brief_bytes((double)limit).text);
     }
     return FR_OK;
 }
@@ -231,6 +238,7 @@ static fr_status check_devices(const fr_run *r)
 static fr_status make_engine(fr_run *r)
 {
     const fr__time_forecast *f = &r->forecast;
+    FR_TRY(fr__recompute_choose(&r->setup));
     fr_engine_desc d = fr__setup_train_desc(&r->setup, r->o.dump_step > 0, r->o.ledger != NULL);
     FR_TRY(fr__memory_plan(&r->setup, &d, &r->footprint, &r->engine));
     FR_TRY(forecast(r));

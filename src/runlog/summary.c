@@ -3,6 +3,7 @@
 
 #include "base/thread.h"
 #include "config/parallel_checks.h"
+#include "forecast/recompute.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "runlog/environment.h"
@@ -263,6 +264,7 @@ static void write_all(fr__json *j, const fr__setup *s, const fr_engine *e, const
     fr__json_end(j);
     fr__json_uint(j, "peak_resident_bytes", fr__peak_rss());
     fr__memory_write(j, sum->footprint);
+    fr__recompute_write(j, s);
     fr__json_uint(j, "data_bytes", fr_dataset_bytes(s->data));
     fr__json_text(j, "backend", fr_engine_about(e));
     fr__environment_write(j, t, sum->started);

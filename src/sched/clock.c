@@ -6,8 +6,8 @@
  * not happened, then sleeps; the event wakes it. Each wait costs constant time, so the run is
  * linear in instructions and links. If all workers sleep, the schedule deadlocks.
  *
- * With fr_costs.link workers share links as well. A link is given to the first that asks for it, so
- * workers then run in the order of their times, one instruction after the other. */
+ * With costs of links workers share these as well. A link is given to the first that asks for it,
+ * so workers then run in the order of their times, one instruction after the other. */
 #include "sched/sched.h"
 
 #include <math.h>
@@ -201,7 +201,8 @@ static double cross(run *r, const fr_instr *i, double now)
     if (!r->line) return now;
     double *free_at =
         &r->free_at[r->line[l + (is_back ? r->x->forward.n : 0)] + i->micro % d->pairs[l]];
-    return *free_at = fmax(*free_at, now) + r->costs->link;
+    const double *own = is_back ? r->costs->link_backward : r->costs->link_forward;
+    return *free_at = fmax(*free_at, now) + cost(own, l, r->costs->link);
 }
 
 /* All events of an instruction that starts at r->start. False: the instruction has already run. */
@@ -361,7 +362,8 @@ static fr_link link_at(const fr__link_index *x, int i, int *pairs)
     return d->links[i];
 }
 
-/* Links between the same workers share a line for each pair of replicas. */
+/* Links between the same workers, in either direction unless these are apart, share a line for each
+ * pair of replicas. */
 static bool lines_init(fr_arena *a, run *r)
 {
     const int *worker_of = r->s->worker_of;
@@ -374,7 +376,8 @@ static bool lines_init(fr_arena *a, run *r)
         for (int k = 0; k < i && r->line[i] < 0; k++) {
             fr_link there = link_at(r->x, k, &same);
             int from = worker_of[there.from], to = worker_of[there.to];
-            if ((from == low && to == high) || (from == high && to == low)) r->line[i] = r->line[k];
+            bool is_back = from == high && to == low && !r->costs->is_full_duplex;
+            if ((from == low && to == high) || is_back) r->line[i] = r->line[k];
         }
         if (r->line[i] >= 0) continue;
         r->line[i] = n_lines;
@@ -416,7 +419,7 @@ static bool run_init(fr_arena *a, run *r)
                 r->reduces_left[reduction(r, &s->lists[w].at[n])]++;
     for (int i = 0; i < (int)reductions; i++)
         if (r->reduces_left[i] == 0) r->when[event(r, REDUCED, i, 0)] = 0;
-    if (r->costs->link > 0 && !lines_init(a, r)) return false;
+    if ((r->costs->link > 0 || r->costs->link_forward) && !lines_init(a, r)) return false;
     if (!r->hold) return true;
     r->slot_holder = holders_init(a, s->n_stages, s->n_slots, s->replicas);
     r->buffer_holder = holders_init(a, s->n_backward, s->n_buffers, r->x->backward.pairs);

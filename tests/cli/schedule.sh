@@ -46,21 +46,44 @@ for p in 2 4 8; do
 done
 period v-half 4 8 60 60 6
 period v-min 4 8 59 59 4
+period v-half 4 8 53 53 6 --reorder
+period v-half 8 16 113 113 10 --reorder
+period v-min 4 8 59 59 4 --reorder
+run 2 schedule 1f1b --reorder
+says "reorder is for v-half and v-min"
 period zbv 4 8 102 96 8 --costs F=2,I=2,W=2
 period dualpipev 2 8 42 42 5 --costs B=1.5
 run 0 schedule 1f1b --stages 3 --micro 8 --costs F=2,1,2,B=3,2,4 --link 1 --format json
 same "$(number makespan)" 64 "costs for each stage, and links"
 run 0 schedule 1f1b --stages 4 --micro 8 --link 1.5 --format json
 same "$(number makespan)" 57 "half-duplex links"
+makespans() { # EXPECTED OPTION...: of leads 1 to 4
+    local all="" c expected=$1
+    shift
+    for c in 1 2 3 4; do
+        run 0 schedule 1f1b --micro 8 --lead $c "$@" --format json
+        all="$all $(number makespan)"
+    done
+    same "$all" "$expected" "leads of 1 to 4: $*"
+}
+makespans " 33 33 33 33" --stages 4
+makespans " 57 51 42 42" --stages 4 --link 1.5
+uneven=(--stages 3 --costs F=2,1,2,B=3,2,4 --link 4,1)
+makespans " 87 74 70 69" "${uneven[@]}"
+makespans " 80 66 66 66" "${uneven[@]}" --full-duplex
+run 2 schedule 1f1b --stages 3 --link 4,1,1
+says "--link 4,1,1 has 3 numbers" "2 links"
+run 2 schedule 1f1b --full-duplex
+says "--full-duplex: only with --link"
 for wrong in F F= F=x F=1,2 =1 X=1 F=1,F=2 F=-1 F=1, F=nan F=inf f=1 F=1e; do
     run 2 schedule 1f1b --stages 4 --costs "$wrong"
     says "--costs $wrong"
 done
 run 2 schedule 1f1b --costs ""
 says "--costs"
-for wrong in -1 nan x; do
+for wrong in -1 nan x 1,, 1,x , 1e; do
     run 2 schedule 1f1b --link $wrong
-    says "--link"
+    says "--link $wrong"
 done
 run 2 schedule zbv --stages 7
 says "zbv" "even, not 7" "6 or 8"

@@ -1,5 +1,5 @@
 /* test_generators.c -- makespan, live sets and order of every generator, against the formulas. */
-#include "sched/common.h"
+#include "sched/random.h"
 
 /* F = I = W = 1, free transfers. */
 static void expect(const char *name, int p, int chunks, int m, double makespan, const int *live)
@@ -221,6 +221,59 @@ static void leads_on_links(void **unused)
     }
 }
 
+/* Stages and links that differ: the numbers of an independent event simulation. */
+static void leads_on_uneven_links(void **unused)
+{
+    (void)unused;
+    static const double forward[] = {2, 1, 2}, backward[] = {3, 2, 4}, links[] = {4, 1};
+    static const double makespan[2][4] = {{87, 74, 70, 69}, {80, 66, 66, 66}};
+    fr_costs costs = {.forward = forward,
+                      .backward = backward,
+                      .link_forward = links,
+                      .link_backward = links}; /* both ways in the order of stages */
+    for (int i = 0; i < 8; i++) {
+        fr_schedule *s = make_desc(
+            "1f1b",
+            (fr_schedule_desc){.n_stages = 3, .n_micro = 8, .n_batches = 1, .lead = i % 4 + 1});
+        assert_true(s->backward[0].to == 0 && s->backward[1].to == 1);
+        costs.is_full_duplex = i / 4 != 0;
+        fr_clock clock = timed(s, &costs);
+        assert_near(clock.makespan, makespan[i / 4][i % 4], "makespan");
+        fr_clock_free(&clock);
+        fr_schedule_free(s);
+    }
+}
+
+/* A lead of 4, M micro-batches, N stages: no more than (M + 4 N - 4) W, W the largest forward and
+ * backward of a stage, or a link's two transfers (SPP). */
+static void leads_are_bounded(void **unused)
+{
+    (void)unused;
+    for (int round = 0; round < 1500; round++) {
+        double forward[8], backward[8], links[8], most = 0;
+        const int n = random_int(1, 8), m = random_int(1, 24), scale = random_int(1, 40);
+        for (int k = 0; k < n; k++) {
+            forward[k] = random_int(1, 20), backward[k] = random_int(1, 40);
+            links[k] = random_int(0, scale);
+            most = fmax(most, forward[k] + backward[k]);
+            if (k < n - 1) most = fmax(most, 2 * links[k]);
+        }
+        fr_schedule *s = make_desc(
+            "1f1b", (fr_schedule_desc){.n_stages = n, .n_micro = m, .n_batches = 1, .lead = 4});
+        const fr_costs costs = {.forward = forward,
+                                .backward = backward,
+                                .link_forward = links,
+                                .link_backward = links,
+                                .is_full_duplex = round % 4 == 0};
+        fr_clock clock = timed(s, &costs);
+        if (clock.makespan > (m + 4 * n - 4) * most * (1 + 1e-9))
+            fail_msg("round %d: %d stages, %d micro-batches: %g, above the bound of %g", round, n,
+                     m, clock.makespan, (m + 4 * n - 4) * most);
+        fr_clock_free(&clock);
+        fr_schedule_free(s);
+    }
+}
+
 /* Branches run at the same time: 3 (m + depth - 1), live sets by the longest way to the end
  * (GraphPipe's in-flight counts). */
 static void branches(void **unused)
@@ -252,6 +305,29 @@ static void branches(void **unused)
         fr_clock_free(&c);
         fr_schedule_free(s);
     }
+}
+
+/* Two branches read one value: its gradient goes through the first of them, which waits for the
+ * second and holds one set more. */
+static void gradient_through_a_branch(void **unused)
+{
+    (void)unused;
+    static const fr_link forward[] = {{0, 1}, {0, 3}, {1, 2}, {2, 5}, {3, 4}, {4, 5}};
+    static const fr_link backward[] = {{1, 0}, {2, 1}, {3, 1}, {4, 3}, {5, 2}, {5, 4}};
+    static const int live[] = {5, 4, 2, 3, 2, 1};
+    fr_schedule *s = make_desc("1f1b", (fr_schedule_desc){.n_stages = 6,
+                                                          .n_micro = 8,
+                                                          .n_batches = 1,
+                                                          .n_forward = 6,
+                                                          .n_backward = 6,
+                                                          .forward = forward,
+                                                          .backward = backward});
+    assert_ok(ctx, fr_schedule_check(ctx, s));
+    fr_clock c = timed(s, NULL);
+    assert_near(c.makespan, 35, "makespan"); /* one backward more than by mirrored links */
+    for (int k = 0; k < 6; k++) assert_int_equal(c.peak_live[k], live[k]);
+    fr_clock_free(&c);
+    fr_schedule_free(s);
 }
 
 static void nf1b_table(void **unused)
@@ -363,6 +439,9 @@ int main(void)
         cmocka_unit_test(async_gap_and_flow),
         cmocka_unit_test(leads),
         cmocka_unit_test(leads_on_links),
+        cmocka_unit_test(leads_on_uneven_links),
+        cmocka_unit_test(leads_are_bounded),
+        cmocka_unit_test(gradient_through_a_branch),
         cmocka_unit_test(branches),
         cmocka_unit_test(nf1b_table),
         cmocka_unit_test(forward_pipelines),
