@@ -25,6 +25,15 @@ static int read_numbers(const char *text, double *out)
     return 0;
 }
 
+/* Names of the recomputed nodes. */
+static void print_recompute(const fr_plan *p, const fr_profile *profile)
+{
+    int n = 0;
+    for (int i = 0; i < profile->n_nodes && p->recompute; i++)
+        if (p->recompute[i]) printf("%s%s", n++ ? ", " : "recomputed: ", profile->nodes[i].name);
+    if (n) printf("\n");
+}
+
 static void print_plan(const fr_plan *p, const fr_profile *profile)
 {
     printf("%s: %.6g s, %d stage%s%s\n", p->planner, p->time_s, p->n_stages,
@@ -41,6 +50,7 @@ static void print_plan(const fr_plan *p, const fr_profile *profile)
                  n, first < 0 ? "-" : profile->nodes[first].name,
                  last < 0 ? "-" : profile->nodes[last].name);
     }
+    print_recompute(p, profile);
     printf("%s\n", p->why);
 }
 
@@ -169,7 +179,8 @@ static const cli_option options[] = {
     {"out", "FILE", "write the plan as a config that train runs", CLI_TEXT, AT(out)},
     CLI_SET(AT(sets)),
     {"planner", "PLANNER",
-     "one planner: pipedream, dapple, exact, bapipe, spp, graphpipe, dlplacer, list, brute",
+     "one planner: pipedream, dapple, exact, adapipe, bapipe, spp, graphpipe, dlplacer, list or "
+     "brute",
      CLI_TEXT, AT(planner)},
     {"machines", "N", "without a config; N,M: of each level, innermost first", CLI_TEXT,
      AT(machines)},

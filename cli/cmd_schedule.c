@@ -15,7 +15,7 @@ typedef struct wishes {
     int64_t stages, micro, chunks, batches, lead; /* 0: not given */
     int64_t columns;                              /* UNSAID: the window's */
     const char *format, *color, *check, *replicas, *costs, *link;
-    bool want_json, full_duplex;
+    bool want_json, full_duplex, reorder;
     const fr_policy *policy; /* of the method; NULL: a generator or a file has none */
     int n_each, *each;       /* numbers of --replicas: one for all stages, or one for each */
 } wishes;
@@ -172,7 +172,8 @@ static fr_status print_method(fr_ctx *ctx, const char *name, wishes *o)
                           .n_micro = o->micro ? (int)o->micro : 8,
                           .n_batches = (int)o->batches,
                           .chunks = (int)chunks,
-                          .lead = (int)o->lead};
+                          .lead = (int)o->lead,
+                          .reorder = o->reorder};
     FR_TRY(spread_replicas(ctx, o, d.n_stages));
     d.replicas = o->each;
     const fr_schedule *s;
@@ -232,7 +233,7 @@ static const char *complaint(const char *method, wishes *o)
     if (o->columns != unsaid && (o->columns < 0 || o->columns > 100000))
         return "--columns: expected 0 to 100000";
     if (o->full_duplex && !o->link) return "--full-duplex: only with --link T";
-    if (o->check && (o->stages || o->chunks || o->batches || o->lead))
+    if (o->check && (o->stages || o->chunks || o->batches || o->lead || o->reorder))
         return "--check takes stages, chunks, mini-batches and order from the file";
     return read_replicas(o);
 }
@@ -245,6 +246,8 @@ static const cli_option options[] = {
     {"chunks", "V", "stages per worker (1; interleaved: 2)", CLI_COUNT, AT(chunks)},
     {"lead", "C", "1f1b, asynchronous methods: forwards ahead per stage to come (1)", CLI_COUNT,
      AT(lead)},
+    {"reorder", NULL, "v-half, v-min: a shorter fill and drain in the same memory", CLI_FLAG,
+     AT(reorder)},
     {"batches", "B", "mini-batches (1; without flush: enough to see the steady state)", CLI_COUNT,
      AT(batches)},
     {"replicas", "R", "workers per stage: 2, or one number for each, 3,1 (1; --check: the file's)",
@@ -285,7 +288,8 @@ static int run(const cli_verb *verb, int argc, char **argv)
 const cli_verb cli_schedule = {
     .name = "schedule",
     .usage = "schedule METHOD [--stages N] [--micro M] [--chunks V] [--batches B] [--replicas R]\n"
-             "           [--lead C] [--costs F=..,I=..,W=..,B=..] [--link T,..] [--format F]\n"
+             "           [--lead C] [--reorder] [--costs F=..,I=..,W=..,B=..] [--link T,..]\n"
+             "           [--format F]\n"
              "       forerun schedule --check FILE [--micro M] [--replicas R] [--costs ..] [--link "
              "T,..]",
     .summary = "print the schedule of each worker, or check a schedule file",

@@ -1,13 +1,14 @@
 /* backend.h -- devices, memory on them, and programs: a stage compiled for a device.
  *
- * Life of a program: create (compiles; allocates no tensor) -> read its sizes -> the
- * caller allocates the blocks on the device -> forward / backward any number of times.
- * Blocks: weights (one float block, all trained parameters), grads (same layout),
- * buffers (running statistics), one slot per micro-batch in flight (what a backward
- * needs from its forward), one workspace per program in use.
+ * Life of a program: create (compiles; allocates no tensor) -> read its sizes -> the caller
+ * allocates the blocks on the device -> forward / backward any number of times. Blocks: weights
+ * (one float block, all trained parameters), grads (same layout), buffers (running statistics), one
+ * slot per micro-batch in flight (what a backward needs from its forward), one workspace per
+ * program in use; for recomputed nodes an area instead of the slot: any free one in the forward,
+ * one of the micro-batch's own from fr_program_recompute to the end of its backward.
  *
- * A device and its programs belong to one thread (the worker). A program is immutable
- * once created except for a cache of derived weights. */
+ * A device and its programs belong to one thread (the worker). A program is immutable once created
+ * except for a cache of derived weights. */
 #ifndef FORERUN_BACKEND_H
 #define FORERUN_BACKEND_H
 
@@ -73,6 +74,7 @@ typedef struct fr_program_desc {
     int batch;             /* samples in a micro-batch */
     bool training;         /* false: forward only, dropout off, running statistics used */
     bool split_backward;   /* input and weight gradients will be asked for apart */
+    const bool *recompute; /* [node], NULL: none; not kept; with it the others of its kernel */
     int extra_output;      /* node whose value is an output too (logits); 0, an INPUT: none */
     bool is_plan;          /* sizes only, as yet: fr_program_reserve goes before the first pass */
 } fr_program_desc;
@@ -80,12 +82,13 @@ typedef struct fr_program_desc {
 /* A tensor at the border of a program. */
 typedef struct fr_port {
     int node;
-    fr_dtype dtype; /* the node's */
-    size_t bytes;   /* of a whole micro-batch, plain row-major, batch first */
-    bool has_grad;  /* inputs: a gradient is written; outputs: a gradient is read */
-    bool has_seed;  /* inputs read by later stages too: input_grads holds the gradient from there
-                       when the backward begins, and this stage's own is added to it */
-    bool kept;      /* the caller must keep the value unchanged until the backward is done */
+    fr_dtype dtype;  /* the node's */
+    size_t bytes;    /* of a whole micro-batch, plain row-major, batch first */
+    bool has_grad;   /* inputs: a gradient is written; outputs: a gradient is read */
+    bool has_seed;   /* inputs read by later stages too: input_grads holds the gradient from there
+                        when the backward begins, and this stage's own is added to it */
+    bool kept;       /* the caller must keep the value unchanged until the backward is done */
+    bool recomputed; /* outputs: the backward reads what fr_program_recompute writes */
 } fr_port;
 
 /* Place of a parameter in the weights (or, for buffers, the buffers) block. */
@@ -98,7 +101,8 @@ typedef struct fr_program_sizes {
     size_t n_weights; /* floats in the weights block: what an optimizer steps */
     size_t n_grads;   /* floats in the grads block: n_weights, then gradients of tied parameters */
     size_t n_buffers; /* floats in the buffers block */
-    size_t slot_bytes, workspace_bytes;
+    size_t slot_bytes, area_bytes, workspace_bytes;
+    int n_recomputed;   /* kernels that run again */
     size_t cache_bytes; /* held by the program itself (derived weights) */
 } fr_program_sizes;
 
@@ -142,13 +146,12 @@ typedef struct fr_pass {
     const float *weights;
     float *grads;
     float *buffers;
-    void *slot, *workspace;
+    void *slot, *area, *workspace;
     const void *const *inputs; /* per input port, plain layout; the same in the backward */
     void *const *outputs;      /* per output port */
     const void *const *output_grads;
     void *const *input_grads;
-    uint64_t
-        weights_id; /* equal ids promise equal weights: derived layouts are reused; 0 = unknown */
+    uint64_t weights_id; /* equal ids promise equal weights: layouts are reused; 0 = unknown */
     uint64_t seed;
     int64_t step;         /* mini-batch number: with seed, node and sample it fixes dropout */
     int64_t first_sample; /* index of sample 0 of this micro-batch in the mini-batch */
@@ -163,21 +166,20 @@ typedef struct fr_pass {
 /* Add the gradients of tied parameters to their owners'. Once, before the update. */
 FR_API void fr_program_sum_ties(fr_program *p, float *grads);
 
-enum { FR_GRAD_INPUT = 1, FR_GRAD_WEIGHT = 2, FR_GRAD_BOTH = 3 };
-
 FR_API FR_MUST_USE fr_status fr_program_forward(fr_program *p, const fr_pass *pass);
+/* Before the backward, with slot and inputs as the forward left them. */
+FR_API FR_MUST_USE fr_status fr_program_recompute(fr_program *p, const fr_pass *pass);
+enum { FR_GRAD_INPUT = 1, FR_GRAD_WEIGHT = 2, FR_GRAD_BOTH = 3 };
 /* what: FR_GRAD_BOTH, or INPUT and later WEIGHT for a program with split_backward. */
 FR_API FR_MUST_USE fr_status fr_program_backward(fr_program *p, const fr_pass *pass, int what);
 
 /* Seconds that a node has taken, added up over passes. Of nodes that run as one kernel, the first
- * has the time of all; copies and sums of gradients belong to the node whose backward needs them.
- */
+ * has the time of all; copies and sums of gradients count for the backward that needs them. */
 typedef struct fr_node_time {
     double forward, back_input, back_weight;
     double ready; /* in calls of grad_ready, and not in back_weight */
 } fr_node_time;
-/* From now on passes add to times[node of the graph]; NULL: they go without a clock, as at first.
- */
+/* From now on passes add to times[node of the graph]; NULL: without a clock, as at first. */
 FR_API void fr_program_time(fr_program *p, fr_node_time *times);
 /* Bytes of a slot that are there for a node of the graph; over all nodes they are slot_bytes. */
 FR_API size_t fr_program_kept_bytes(const fr_program *p, int node);

@@ -87,8 +87,8 @@ FR_API FR_MUST_USE fr_status fr_profile_scaled(fr_ctx *ctx, const fr_profile *p,
 
 /* --- the cost of a stage --------------------------------------------------------------------- */
 
-/* Share of a stage's gradients that is final after a share of its (last) backward: points from (0,
- * 0) to (1, 1), both ascending; n 0: in proportion. */
+/* Share of a stage's gradients that is final after a share of its last backward, without recompute:
+ * points from (0, 0) to (1, 1), both ascending; n 0: in proportion. */
 typedef struct fr_curve { /* straight between points; equal times: a step */
     int n;
     const double *time, *bytes;
@@ -99,18 +99,18 @@ FR_API double fr_curve_time(const fr_curve *c, double bytes); /* earliest share 
  * last backward or comes after it, it takes so long. */
 typedef struct fr_stage_cost {
     double forward, backward, back_input, back_weight, step;
+    double recompute; /* included in backward and back_input: R, which waits for no gradient */
     double fetch_forward, fetch_backward; /* once a mini-batch, as in a profile */
     int64_t param_bytes;                  /* what replicas add up */
-    int64_t kept_bytes;                   /* a slot */
-    int64_t fixed_bytes;
-    int64_t workspace_bytes; /* of a worker; it has one for all its stages */
+    int64_t kept_bytes, fixed_bytes;      /* of a slot; of buffers and caches */
+    int64_t workspace_bytes;              /* of a worker; it has one for all its stages */
     fr_curve final;
 } fr_stage_cost;
 
-/* Nodes first .. last - 1. Memory of the curve is the profile's. recompute: a backward runs the
- * forward again and a slot keeps nothing but its outputs. */
+/* Nodes first .. last - 1. Memory of the curve is the profile's. recompute: [node of the profile];
+ * NULL: none. A backward runs those again of which it needs something, directly or for others. */
 FR_API FR_MUST_USE fr_status fr_profile_stage(fr_ctx *ctx, const fr_profile *p, int first, int last,
-                                              bool recompute, fr_stage_cost *out);
+                                              const bool *recompute, fr_stage_cost *out);
 /* Which stages talk to which, and bytes of a micro-batch on each link; as fr_graph_links does it.
  * cuts: [n_stages - 1] nodes. Room for n * (n - 1) / 2 in each list. */
 FR_API FR_MUST_USE fr_status fr_profile_links(fr_ctx *ctx, const fr_profile *p, int n_stages,

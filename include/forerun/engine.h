@@ -41,7 +41,9 @@ typedef struct fr_engine_desc {
      * one after the other: with a power of two of replicas the bits are those of one worker. Costs
      * up to n_micro / 2 more gradient blocks. */
     bool exact_sum;
-    const bool *recompute; /* [stage]: a backward first runs the forward again; NULL: none */
+    /* [node of the graph]: its values are not kept, the backward computes them again; NULL: none.
+     * Read by fr_engine_create only. */
+    const bool *recompute;
     /* Emulation of training, one process only: an instruction that takes t by this timing takes t *
      * scale seconds of the wall clock, messages and sums likewise; results are those of the
      * computation itself. NULL: as fast as it goes, as evaluation does. Times that the engine

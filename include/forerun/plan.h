@@ -50,6 +50,7 @@ typedef struct fr_plan {
     int *stage_of;   /* [node]; -1: data fed from outside */
     int *device_of;  /* [node], dlplacer only; else NULL */
     double *start_s; /* [node], dlplacer only */
+    bool *recompute; /* [node]: the backward computes it again; NULL: none */
     bool is_optimal; /* proved, by its own count */
     char why[1024];
     void *arena;
@@ -105,7 +106,7 @@ typedef struct fr_candidate {
     int n_stages, n_workers, n_micro, chunks;
     int lead; /* of the schedule; 1 where the method has none */
     int *cuts, *replicas, *device_of;
-    bool *recompute;
+    const bool *recompute; /* [node of the profile]; NULL: none */
     bool is_async;
     double s_per_batch, samples_per_s, bubble; /* simulated */
     size_t *memory;                            /* [worker], estimated */

@@ -31,6 +31,7 @@ typedef enum fr_action {
     FR_DO_REDUCE, /* hand in gradients that others must see before the step; does not wait */
     FR_DO_STEP,   /* the optimizer, after what was handed in for this mini-batch has come back: by
                      all stages where the schedule flushes, else by the replicas of this one */
+    FR_DO_R,      /* the forward again, for a backward; in no list: fr_schedule_recompute */
     FR_N_ACTIONS
 } fr_action;
 
@@ -92,6 +93,7 @@ typedef struct fr_schedule_desc {
     const int *replicas;
     bool must_reduce; /* a REDUCE before each STEP; always where there are replicas */
     int lead;         /* where the generator has_lead (gen_1f1b.c); 0 = 1 */
+    bool reorder;     /* where the generator has_reorder: a shorter fill and drain */
     const int *depth; /* [stage]: workers on its longest way to the end; filled in */
 } fr_schedule_desc;
 
@@ -108,6 +110,7 @@ typedef struct fr_generator {
     bool is_v; /* two stages a worker, down and up again: worker w has w and n_stages - 1 - w */
     bool any_replicas; /* takes stages with different numbers of replicas */
     bool has_lead;     /* takes desc.lead > 1 */
+    bool has_reorder;  /* takes desc.reorder */
     fr_ahead ahead;
     /* NULL if it can, else what is wrong: "interleaved needs micro to be a multiple of ..." */
     const char *(*check)(const fr_schedule_desc *d);
@@ -154,6 +157,8 @@ static inline int fr_schedule_buffer(const fr_schedule *s, int backward_link, in
     return s
         ->buffer_of[(size_t)backward_link * (size_t)(s->n_batches * s->n_micro) + (size_t)micro];
 }
+/* The R that goes before instruction i if its stage recomputes activations. False: none. */
+FR_API bool fr_schedule_recompute(const fr_instr_list *list, int i, fr_instr *out);
 FR_API int fr_schedule_find_link(int n, const fr_link *links, int from, int to); /* -1: none */
 
 typedef struct fr_clock fr_clock; /* times of a schedule (clock.h) */

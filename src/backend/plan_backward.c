@@ -150,7 +150,8 @@ static int choose_dx(plan *b, int u, int i, bool has_params)
 }
 
 /* dz: dy after prepare_dy, in place if dy belongs to this unit alone. With a split backward the
- * weight gradients are computed later, so their inputs are moved to the slot. */
+ * weight gradients are computed later, so their inputs are moved to the slot, or to the area of
+ * recomputed values, which a micro-batch has for a shorter time. */
 static void make_dz(plan *b, int u, bool is_held)
 {
     fr_program *p = b->p;
@@ -171,8 +172,7 @@ static void make_dz(plan *b, int u, bool is_held)
     }
     buffer *held = &b->buffers.at[dz];
     if (is_held && held->place.area == FR_AREA_NONE) {
-        size_t offset = fr__slot_take(p, unit->nodes[0], held->bytes);
-        held->place = fr__place_at(FR_AREA_SLOT, offset);
+        held->place = fr__slot_take(p, unit->nodes[0], held->bytes, p->sizes.n_recomputed > 0);
     }
     if (is_held) held->refs++;
 }

@@ -1,15 +1,17 @@
 /* plan_forward.c -- places of the values of a forward pass.
  *
- * A value that a backward reads is placed in the slot; all others share the workspace according
- * to their lifetimes. A value that is its input under another name (flatten), or that may overwrite
- * its input (dropout), shares the input's place: both are members of one class. */
+ * A value that a backward reads is placed in the slot or, if its unit runs again, in the area of
+ * recomputed values; all others share the workspace according to their lifetimes. A unit that runs
+ * again finds the values of those that do not in the slot. A value that is its input under another
+ * name (flatten), or that may overwrite its input (dropout), shares the input's place: both are
+ * members of one class. */
 #include "backend/program.h"
 
 typedef struct plan {
     fr_program *p;
     /* All by fr__local. */
     int *root;     /* representative of its class */
-    bool *kept;    /* read by a backward */
+    bool *kept;    /* read by a backward, or by a unit that runs again and does not make it */
     int *last_use; /* last unit that reads it in the forward, or the one that makes it */
     /* For a representative, these three describe its class: kept by any, last use of all, most
      * bytes. */
@@ -36,10 +38,19 @@ static void find_uses(plan *f)
         for (int i = 0; i < s->n_inputs; i++) {
             int x = fr__local(p, s->inputs[i].node);
             f->last_use[x] = u;
+            int maker = p->unit_of[x];
             if (p->desc.training && (k->needs_x >> i & 1)) f->kept[x] = true;
+            if (s->again && !(maker >= 0 && p->units[maker].again)) f->kept[x] = true;
         }
         if (p->desc.training && k->needs_y) f->kept[fr__local(p, fr__unit_out(s))] = true;
     }
+}
+
+/* A value that runs again must not share memory with one that does not. */
+static bool is_alike(const plan *f, int node, int u)
+{
+    int maker = f->p->unit_of[root_of(f, node)];
+    return maker >= 0 && f->p->units[maker].again == f->p->units[u].again;
 }
 
 /* Is the class of `node` read by no backward and, after unit u, by no forward either? */
@@ -67,7 +78,7 @@ static void share_places(plan *f)
         int y = fr__local(p, fr__unit_out(s)), x = fr__local(p, s->inputs[0].node);
         bool is_port = p->value[root_of(f, x)].area != FR_AREA_NONE;
         bool can_overwrite = k->can_overwrite_x0 && !is_port && k->y.bytes == p->layout[x]->bytes &&
-                             is_dead_after(f, x, u);
+                             is_dead_after(f, x, u) && is_alike(f, x, u);
         if (k->y_is_x0 || can_overwrite) join(f, root_of(f, x), y);
     }
 }
@@ -93,7 +104,7 @@ static fr_status place_classes(plan *f, size_t *work_bytes)
         fr__lease lease = {.bytes = f->bytes[r], .first = p->unit_of[r], .last = f->last_use[r]};
         if (f->kept[r]) {
             p->value[r] =
-                fr__place_at(FR_AREA_SLOT, fr__slot_take(p, p->stage.first + r, lease.bytes));
+                fr__slot_take(p, p->stage.first + r, lease.bytes, p->units[p->unit_of[r]].again);
         } else {
             lease_node[n_leases] = r;
             leases[n_leases++] = lease;
@@ -137,7 +148,8 @@ static fr_status list_steps(fr_program *p)
                               .from = p->value[fr__local(p, unit->inputs[0].node)],
                               .bytes = unit->kernel->y.bytes};
         }
-        if (!fr__vec_push(&p->forward, step)) return fr__no_memory(p->ctx, sizeof step, "steps");
+        if (!fr__vec_push(&p->forward, step) || (unit->again && !fr__vec_push(&p->again, step)))
+            return fr__no_memory(p->ctx, sizeof step, "steps");
     }
     return FR_OK;
 }

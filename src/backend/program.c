@@ -374,12 +374,12 @@ static fr_status place_params(fr_program *p)
     return FR_OK;
 }
 
-size_t fr__slot_take(fr_program *p, int node, size_t bytes)
+fr__tensor_place fr__slot_take(fr_program *p, int node, size_t bytes, bool again)
 {
-    size_t offset = p->sizes.slot_bytes;
-    p->kept[node - p->stage.first] += fr__align_up(bytes);
-    p->sizes.slot_bytes += fr__align_up(bytes);
-    return offset;
+    size_t *end = again ? &p->sizes.area_bytes : &p->sizes.slot_bytes, offset = *end;
+    *end += fr__align_up(bytes);
+    if (!again) p->kept[node - p->stage.first] += fr__align_up(bytes);
+    return fr__place_at(again ? FR_AREA_AGAIN : FR_AREA_SLOT, offset);
 }
 
 fr_status fr__note_values(fr_program *p, const fr__lease *leases, int n, int n_steps,
@@ -402,7 +402,7 @@ static fr_status place_saved(fr_program *p)
     if (!p->cache_ids) return fr__no_memory(p->ctx, (size_t)p->n_units, "a program");
     for (int i = 0; i < p->n_units; i++) {
         fr__unit *u = &p->units[i];
-        u->saved = fr__slot_take(p, u->nodes[0], u->kernel->saved_bytes);
+        u->saved = fr__slot_take(p, u->nodes[0], u->kernel->saved_bytes, u->again).offset;
         u->cache = p->sizes.cache_bytes;
         p->sizes.cache_bytes += fr__align_up(u->kernel->cache_bytes);
     }
@@ -420,6 +420,7 @@ static fr_status compile(fr_program *p)
     FR_TRY(find_ports(p));
     FR_TRY(make_units(p));
     FR_TRY(make_kernels(p));
+    FR_TRY(fr__plan_again(p));
     FR_TRY(place_params(p));
     FR_TRY(place_saved(p));
     size_t forward_bytes = 0, backward_bytes = 0, scratch_bytes = 0;
@@ -473,6 +474,7 @@ void fr_program_free(fr_program *p)
     }
     fr_device_release(p->dev, p->cache, p->sizes.cache_bytes);
     fr__vec_fini(&p->forward);
+    fr__vec_fini(&p->again);
     fr__vec_fini(&p->back_input);
     fr__vec_fini(&p->back_weight);
     fr__arena_fini(&p->arena);

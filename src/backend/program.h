@@ -16,6 +16,7 @@
 typedef enum fr__area {
     FR_AREA_NONE,
     FR_AREA_SLOT,  /* offset bytes into the slot */
+    FR_AREA_AGAIN, /* offset bytes into the area of recomputed values */
     FR_AREA_WORK,  /* offset bytes into the workspace */
     FR_AREA_INPUT, /* port number `offset` */
     FR_AREA_OUTPUT,
@@ -43,9 +44,10 @@ typedef struct fr__unit {
     fr__kernel *kernel;
     fr__unit_input *inputs; /* (n_inputs) as in fr__kernel_spec */
     uint8_t n_nodes, n_inputs, n_params;
+    bool again; /* its forward runs again before the backward */
     int nodes[FR_MAX_GROUP];
     int params[FR_MAX_PARAMS]; /* placements; trained and buffers as the nodes list them */
-    size_t saved, cache;       /* offsets into slot and cache block */
+    size_t saved, cache;       /* offsets into slot (or area) and cache block */
     fr__tensor_place dz;       /* dy after prepare_dy, or dy */
 } fr__unit;
 
@@ -108,6 +110,7 @@ struct fr_program {
     fr__tensor_place *value;                        /* [local]: where its value is */
     const fr__layout **layout;                      /* [local] */
     fr__step_list forward, back_input, back_weight; /* joint backward: all in back_input */
+    fr__step_list again;                            /* of forward, those of units that run again */
     size_t scratch;                                 /* offset in the workspace */
     void *cache;
     uint64_t *cache_ids; /* [unit]: weights the unit's cache was derived from */
@@ -136,8 +139,10 @@ static inline int fr__local(const fr_program *p, int node)
  * count in those steps. */
 fr_status fr__note_values(fr_program *p, const fr__lease *leases, int n, int n_steps,
                           const fr__step *steps);
-/* Reserve bytes of the slot for this node; returns their offset. */
-size_t fr__slot_take(fr_program *p, int node, size_t bytes);
+/* Reserve bytes for this node, in the slot or in the area of recomputed values. */
+fr__tensor_place fr__slot_take(fr_program *p, int node, size_t bytes, bool again);
+/* Which units run again. Needs the kernels. */
+fr_status fr__plan_again(fr_program *p);
 /* Place all values; fills value, forward, sizes.slot_bytes; returns workspace bytes or fails. */
 fr_status fr__plan_forward(fr_program *p, size_t *work_bytes);
 /* Place all gradients; fills units' dx, dy, dz, back lists; adds to sizes.slot_bytes. */

@@ -11,6 +11,7 @@ static void *address(const fr_program *p, const fr_pass *pass, fr__tensor_place 
     switch ((fr__area)place.area) {
     case FR_AREA_NONE: return NULL;
     case FR_AREA_SLOT: return (char *)pass->slot + place.offset;
+    case FR_AREA_AGAIN: return (char *)pass->area + place.offset;
     case FR_AREA_WORK: return (char *)pass->workspace + place.offset;
     /* Kernels take inputs and output gradients as const; the cast only stores them here. */
     case FR_AREA_INPUT: return (void *)(uintptr_t)pass->inputs[place.offset];
@@ -37,7 +38,7 @@ static void fill_args(fr_program *p, const fr_pass *pass, fr__unit *u, fr__kerne
             a->dw[i] = pass->grads ? pass->grads + param->pub.offset : NULL;
         }
     }
-    a->saved = (char *)pass->slot + u->saved;
+    a->saved = (char *)(u->again ? pass->area : pass->slot) + u->saved;
     a->scratch = (char *)pass->workspace + p->scratch;
     a->cache = p->cache ? (char *)p->cache + u->cache : NULL;
     a->add_dw = pass->accumulate;
@@ -169,6 +170,11 @@ static fr_status run_list(fr_program *p, const fr_pass *pass, const fr__step_lis
 fr_status fr_program_forward(fr_program *p, const fr_pass *pass)
 {
     return run_list(p, pass, &p->forward);
+}
+
+fr_status fr_program_recompute(fr_program *p, const fr_pass *pass)
+{
+    return run_list(p, pass, &p->again);
 }
 
 fr_status fr_program_backward(fr_program *p, const fr_pass *pass, int what)

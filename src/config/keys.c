@@ -115,6 +115,8 @@ static const fr_key keys[] = {
         "micro-batches that a stage of 1f1b and of asynchronous methods starts per stage to come "
         "before its first backward (1); 2 and more hide slow links and take memory",
         TO(lead)),
+    FR_BOOL(PARALLEL "reorder", "false",
+            "v-half and v-min: a shorter fill and drain in the same memory", TO(reorder)),
     FR_INT(
         PARALLEL "replicas", "1", 1, FR_MAX_REPLICAS,
         "workers of each stage, which share its micro-batches; a list: one number for each stage"),
@@ -149,8 +151,8 @@ static const fr_key keys[] = {
     FR_TEXT(PARALLEL "backend", "(the first)", "which backend computes", .choice = backend_name,
             .refusal = "no backend is called '%s'; there are: %s"),
     FR_BOOL(PARALLEL "recompute", "(false)",
-            "compute activations again before the backward instead of keeping them; a list: on "
-            "these stages"),
+            "compute activations again before the backward instead of keeping them; a list: of "
+            "these stages (numbers) and nodes (names; * stands for any text)"),
     FR_TEXT(PARALLEL "cluster", NULL, "cluster file: the run is emulated on it"),
     FR_INTS(PARALLEL "devices", NULL, "the device of each worker; none: worker w on device w",
             .of = "emulated runs"),

@@ -93,6 +93,7 @@ static fr_schedule_desc describe(const plan *b, bool is_flush)
     return (fr_schedule_desc){.n_stages = b->p->n_stages,
                               .chunks = t->chunks,
                               .lead = t->lead,
+                              .reorder = t->reorder,
                               .n_micro = (int)t->micro,
                               .n_batches = is_flush ? 1 : (int)segment,
                               .n_forward = b->p->n_forward,
@@ -121,6 +122,11 @@ static fr_status schedule_by_method(plan *b)
             "method '%s' has a fixed order; leave parallel.lead out, or choose 1f1b "
             "or an asynchronous method",
             m->name);
+    if (d.reorder && !g->has_reorder)
+        return fr_conf_fail(b->conf, "reorder",
+                            "method '%s' has a fixed order; leave parallel.reorder out, or choose "
+                            "v-half or v-min",
+                            m->name);
     FR_TRY(fr__parallel_check_replicas(b->conf, b->t, g, d.n_stages));
     const char *wrong = g->check ? g->check(&d) : NULL;
     if (wrong) return fr_conf_fail(b->conf, "method", "method '%s': %s", m->name, wrong);
@@ -205,33 +211,15 @@ static fr_status find_replicas(plan *b)
     return FR_OK;
 }
 
-/* A stage whose weights change between a forward and its backward recomputes with those of the
- * backward. */
-static fr_status find_recompute(plan *b)
-{
-    const fr__settings *t = b->t;
-    fr__pipeline *p = b->p;
-    if (!t->recomputes_all && t->n_recompute == 0) return FR_OK;
-    p->recompute = FR_ARENA_ARRAY(&p->arena, bool, p->n_stages);
-    if (!p->recompute) return fr__no_memory(b->ctx, (size_t)p->n_stages, "stages");
-    for (int k = 0; k < p->n_stages; k++) p->recompute[k] = t->recomputes_all;
-    for (int i = 0; i < t->n_recompute; i++) {
-        if (t->recompute[i] >= p->n_stages)
-            return fr_conf_fail(b->conf, "recompute", "there is no stage %d; they are 0 to %d",
-                                t->recompute[i], p->n_stages - 1);
-        p->recompute[t->recompute[i]] = true;
-    }
-    return FR_OK;
-}
-
 static fr_status open_all(plan *b)
 {
+    fr__pipeline *p = b->p;
     if (b->t->schedule_file) FR_TRY(count_stages(b));
     FR_TRY(find_replicas(b));
     FR_TRY(cut(b));
-    FR_TRY(find_recompute(b));
+    FR_TRY(fr__pipeline_find_recompute(b->conf, b->t, b->g, p));
     FR_TRY(find_links(b));
-    b->p->has_far_ties = fr_exec_find_far_tie(b->g, b->p->n_stages, b->p->stages) >= 0;
+    p->has_far_ties = fr_exec_find_far_tie(b->g, p->n_stages, p->stages) >= 0;
     FR_TRY(b->t->schedule_file ? schedule_by_file(b) : schedule_by_method(b));
     FR_TRY(check_schedule(b));
     FR_TRY(fr__parallel_check_sync(b->conf, b->t, b->p));

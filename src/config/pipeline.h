@@ -18,7 +18,7 @@ typedef struct fr__pipeline {
     const fr_schedule *schedule; /* has the number of replicas per stage */
     fr_exec_plan *plan;
     fr_sync_options sync;
-    bool *recompute; /* (n_stages), or NULL: none */
+    bool *recompute; /* [node]: its values are not kept; NULL: none */
     fr_arena arena;
 } fr__pipeline;
 
@@ -27,6 +27,10 @@ typedef struct fr__pipeline {
 fr_status fr__pipeline_open(fr_ctx *ctx, fr_conf *root, const fr__settings *t, fr_graph *g,
                             int64_t n_steps, int n_ranks, fr__pipeline *p);
 void fr__pipeline_close(fr__pipeline *p); /* a zeroed one is fine */
+
+/* recompute.c: requires the stages; fills p->recompute from parallel.recompute. */
+fr_status fr__pipeline_find_recompute(fr_conf *parallel, const fr__settings *t, const fr_graph *g,
+                                      fr__pipeline *p);
 
 /* "before fc.1, fc.2": names of the nodes that begin a stage; "" for one stage. Returns text. */
 const char *fr__pipeline_cuts_text(const fr__pipeline *p, const fr_graph *g, char *text,

@@ -31,6 +31,7 @@ typedef struct fr__settings {
     int stages;                /* 0: from the schedule file */
     int chunks;
     int lead;            /* of the schedule; 1 */
+    bool reorder;        /* of the schedule */
     int n_replicas;      /* numbers in the list: 1 for all stages, or one for each */
     const int *replicas; /* fr__settings_replicas */
     int workers_per_rank;
@@ -51,7 +52,7 @@ typedef struct fr__settings {
     double scale;        /* wall-clock seconds per emulated second; 0: chosen */
     bool recomputes_all; /* else: */
     int n_recompute;
-    const int *recompute; /* [n_recompute] stages */
+    const char **recompute; /* [n_recompute] numbers of stages, names or patterns of nodes */
     /* run */
     const char *out;
     int64_t checkpoint_every; /* updates; 0: at the end only */

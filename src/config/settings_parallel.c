@@ -135,6 +135,9 @@ static fr_status read_stages(fr_conf *c, fr__settings *s)
                             s->n_replicas, s->stages);
     FR_TRY(fr__setting(c, section, "chunks", s));
     FR_TRY(fr__setting(c, section, "lead", s));
+    FR_TRY(fr__setting(c, section, "reorder", s));
+    if (s->reorder && s->schedule_file)
+        return fr_conf_fail(c, "reorder", "a schedule file has an order already; leave it out");
     FR_TRY(fr__setting(c, section, "segment", s));
     if (s->chunks == 0)
         s->chunks = s->method->chunks > 0 && !s->schedule_file ? s->method->chunks : 1;

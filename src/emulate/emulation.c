@@ -54,8 +54,9 @@ static fr_status check_costs(fr_ctx *ctx, const fr__emulation_desc *d)
     const fr_timing *t = d->timing;
     for (int k = 0; k < d->n_stages; k++) {
         const fr_stage_cost *c = &t->cost[k];
-        const double seconds[] = {c->forward, c->backward,      c->back_input,    c->back_weight,
-                                  c->step,    c->fetch_forward, c->fetch_backward};
+        const double seconds[] = {c->forward,        c->backward,  c->back_input,
+                                  c->back_weight,    c->step,      c->fetch_forward,
+                                  c->fetch_backward, c->recompute, c->backward - c->recompute};
         for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
             if (!(seconds[i] >= 0 && isfinite(seconds[i])))
                 return fr_fail(ctx, FR_INVALID,
@@ -233,8 +234,9 @@ double fr__emulation_seconds(const fr__emulation *m, int worker, int stage, fr_a
     double seconds = 0;
     switch (action) {
     case FR_DO_F: seconds = c->forward; break;
-    case FR_DO_B: seconds = c->backward; break;
-    case FR_DO_I: seconds = c->back_input; break;
+    case FR_DO_R: seconds = c->recompute; break;
+    case FR_DO_B: seconds = c->backward - c->recompute; break;
+    case FR_DO_I: seconds = c->back_input - c->recompute; break;
     case FR_DO_W: seconds = c->back_weight; break;
     case FR_DO_STEP: seconds = c->step + c->fetch_forward + c->fetch_backward; break;
     default: break;

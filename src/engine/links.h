@@ -61,6 +61,8 @@ fr_status fr__links_open(fr_engine *e);
 
 /* passes.c */
 fr_status fr__pass_forward(fr__part *p, int64_t batch, int micro, int in_segment, fr_event *event);
+fr_status fr__pass_recompute(fr__part *p, int64_t batch, int micro, int in_segment,
+                             fr_event *event);
 fr_status fr__pass_backward(fr__part *p, int64_t batch, int micro, int in_segment, int what,
                             fr_event *event);
 /* Wait until the reader is done with a buffer; noted as waiting. */

@@ -174,7 +174,7 @@ static fr__exec_desc describe(fr__part *p)
     x.n_weight_blocks = e->plan->n_weight_blocks[p->stage];
     x.is_flush = d->schedule->is_flush;
     x.is_split = d->schedule->is_split;
-    x.recomputes = d->recompute && d->recompute[p->stage];
+    x.recompute = d->recompute;
     x.update_in_backward = e->plan->update_in_backward[p->stage];
     x.sums_replicas = e->plan->sums_replicas;
     return x;

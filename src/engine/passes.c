@@ -140,6 +140,15 @@ fr_status fr__pass_forward(fr__part *p, int64_t batch, int micro, int in_segment
     return FR_OK;
 }
 
+fr_status fr__pass_recompute(fr__part *p, int64_t batch, int micro, int in_segment, fr_event *event)
+{
+    fr_view view;
+    fr__micro m = make_micro(p, FR_MODE_TRAIN, batch, micro, in_segment);
+    FR_TRY(fr__exec_recompute(p->exec, &m, &view));
+    event->version = view.version, event->ahead = view.ahead;
+    return FR_OK;
+}
+
 fr_status fr__pass_backward(fr__part *p, int64_t batch, int micro, int in_segment, int what,
                             fr_event *event)
 {

@@ -130,6 +130,15 @@ static fr_status alive_backward(const task *t, int what, fr_event *event)
     return fr__pass_backward(t->part, t->batch, t->micro, t->in_segment, what, event);
 }
 
+/* The emulated time of B and I is without it. */
+static fr_status recompute(const task *t, fr_event *event)
+{
+    if (t->is_dead) return FR_OK;
+    FR_TRY(fr__pass_recompute(t->part, t->batch, t->micro, t->in_segment, event));
+    fr__spend(t->part, FR_DO_R, 1);
+    return FR_OK;
+}
+
 static fr_status backward(const task *t, int what, fr_event *event)
 {
     fr__part *p = t->part;
@@ -164,6 +173,7 @@ static fr_status execute(fr__worker *w, const task *t, fr_event *event)
     case FR_DO_W: return backward(t, FR_GRAD_WEIGHT, event);
     case FR_DO_REDUCE: return reduce(t);
     case FR_DO_STEP: return step(t, event);
+    case FR_DO_R: return recompute(t, event);
     default: return transfer(w, t);
     }
 }
@@ -178,6 +188,7 @@ static fr_spent spent_on(fr_action action)
         [FR_DO_SEND_F] = FR_SPENT_TRANSFER, [FR_DO_RECV_F] = FR_SPENT_TRANSFER,
         [FR_DO_SEND_B] = FR_SPENT_TRANSFER, [FR_DO_RECV_B] = FR_SPENT_TRANSFER,
         [FR_DO_REDUCE] = FR_SPENT_TRANSFER, [FR_DO_STEP] = FR_SPENT_STEP,
+        [FR_DO_R] = FR_SPENT_BACKWARD,
     };
     return on[action];
 }
@@ -195,6 +206,7 @@ static void add_time(fr_stage_times *t, fr_action action, uint64_t ns, uint64_t 
     t->step_ns += fused;
     switch (action) {
     case FR_DO_F: t->forward_ns += ns, t->fetch_forward_ns += fetch, t->n_micro++; break;
+    case FR_DO_R:
     case FR_DO_B:
     case FR_DO_I: t->back_input_ns += ns, t->fetch_backward_ns += fetch; break;
     case FR_DO_W: t->back_weight_ns += ns; break;
@@ -284,6 +296,16 @@ static fr_status do_one(fr__worker *w, const fr_instr *i, int64_t base)
     return FR_OK;
 }
 
+static fr_status recompute_before(fr__worker *w, const fr_instr_list *list, int i, int64_t base)
+{
+    fr_engine *e = w->engine;
+    fr_instr again;
+    if (e->mode != FR_MODE_TRAIN || !fr_schedule_recompute(list, i, &again)) return FR_OK;
+    int first = e->eval_schedule->worker_of[again.stage];
+    if (!fr__exec_recomputes(fr__part_at(e, again.stage, w->index - first)->exec)) return FR_OK;
+    return do_one(w, &again, base);
+}
+
 static fr_status walk(fr__worker *w)
 {
     fr_engine *e = w->engine;
@@ -292,6 +314,7 @@ static fr_status walk(fr__worker *w)
     for (int64_t base = 0; base < e->n && fr__segment_enter(w, base); base += s->n_batches) {
         for (int i = 0; i < list->n; i++) {
             atomic_store(&w->doing_at, i);
+            FR_TRY(recompute_before(w, list, i, base));
             FR_TRY(do_one(w, &list->at[i], base));
         }
     }

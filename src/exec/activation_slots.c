@@ -1,13 +1,14 @@
-/* activation_slots.c -- memory for the activations of a stage: an area holds the program's saved
- * values of a micro-batch and, behind them, outputs. Usually every slot has an area, and readers on
- * other workers read the outputs there.
+/* activation_slots.c -- memory for the activations of a stage. Each micro-batch in flight has a
+ * slot with the program's kept values and, behind them, outputs, which readers on other workers
+ * read there.
  *
- * With recompute (Chen et al., "Training deep nets with sublinear memory cost", 2016) slots keep
- * only outputs, and areas are shared: the activations of a forward may be overwritten, and the
- * backward first runs the forward again, into an area of its own, whose outputs are not read. A
- * joint backward needs its area only while it runs, so one is enough. Between I and W a micro-batch
- * holds its area, because W continues from values that kernels leave in it. The worker's list
- * determines the areas beforehand:
+ * With recompute (Chen et al., "Training deep nets with sublinear memory cost", 2016) the values of
+ * some nodes are in areas, which micro-batches share: what a forward leaves in an area may be
+ * overwritten, and before the backward these nodes run again, into an area of its own, whose
+ * outputs other stages do not read. A joint backward needs its area only while it runs, so one is
+ * enough: nothing else of the stage runs between the recompute and the backward
+ * (fr_schedule_recompute). Between I and W a micro-batch holds its area, because W continues from
+ * values that kernels leave in it. The worker's list determines the areas beforehand:
  *
  *     list             F0 F1 I0 F2 I1 W0 I2 W1 W2      3 slots
  *     area of F        0  0     1
@@ -41,7 +42,7 @@ static void assign(int stage, const fr_instr_list *list, int *forward, int *back
     }
 }
 
-static fr_status share(fr__exec *x, const fr__slot_plan *s, fr__activation_slots *a)
+static fr_status share(fr__exec *x, const fr__slot_plan *s, fr__areas *a)
 {
     int *forward = FR_ARENA_ARRAY(x->d.arena, int, s->n_micro);
     int *backward = FR_ARENA_ARRAY(x->d.arena, int, s->n_micro);
@@ -53,35 +54,27 @@ static fr_status share(fr__exec *x, const fr__slot_plan *s, fr__activation_slots
     return FR_OK;
 }
 
-static bool is_shared(const fr__exec *x, fr__mode mode)
-{
-    return mode == FR_MODE_TRAIN && x->d.recomputes;
-}
-
 fr_status fr__activation_slots_plan(fr__exec *x, fr__mode mode)
 {
     const fr__slot_plan *s = &x->d.slots[mode];
     fr__compiled *c = &x->compiled[mode];
-    fr__activation_slots *a = &c->activations;
+    fr__areas *a = &c->areas;
     c->n_slots = s->n_slots;
-    a->stride = c->slot_bytes + c->output_bytes;
-    if (is_shared(x, mode)) {
-        FR_TRY(share(x, s, a));
-        c->stride = c->output_bytes;
-        c->memory_bytes = (size_t)a->n * a->stride + (size_t)c->n_slots * c->stride;
-        return FR_OK;
+    c->stride = c->slot_bytes + c->output_bytes;
+    if (fr_program_sizes_of(c->program)->n_recomputed > 0) FR_TRY(share(x, s, a));
+    a->stride = c->area_bytes;
+    for (int i = 0; i < c->n_out; i++) {
+        if (!c->out[i].port->recomputed) continue;
+        c->out[i].area_offset = a->stride - c->area_bytes;
+        a->stride += fr__align_up(c->out[i].port->bytes);
     }
-    a->n = c->n_slots;
-    a->of_forward = a->of_backward = s->slot_of;
-    c->stride = a->stride;
-    c->memory_bytes = (size_t)a->n * a->stride;
+    c->memory_bytes = (size_t)c->n_slots * c->stride + (size_t)a->n * a->stride;
     return FR_OK;
 }
 
 void fr__activation_slots_place(fr__exec *x, fr__mode mode, char *memory)
 {
     fr__compiled *c = &x->compiled[mode];
-    c->activations.at = memory;
-    c->outputs_at = memory + (is_shared(x, mode) ? (size_t)c->activations.n * c->activations.stride
-                                                 : c->slot_bytes);
+    c->areas.at = memory;
+    c->slots_at = memory + (size_t)c->areas.n * c->areas.stride;
 }

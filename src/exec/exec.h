@@ -83,7 +83,7 @@ typedef struct fr__exec_desc {
     fr_lr_options lr;
     int n_samples;           /* weights sampled for the prediction error */
     bool is_flush, is_split; /* of the schedule */
-    bool recomputes;         /* a backward runs the forward again */
+    const bool *recompute;   /* [node]: of fr_engine_desc; read by fr__exec_create only */
     bool exact_sum;          /* micro-batches are added along a binary tree */
     bool update_in_backward; /* the update is fused into the last backward */
     bool sums_replicas;      /* replicas step with the sum of their gradients */
@@ -124,6 +124,7 @@ typedef struct fr__in_port {
 typedef struct fr__out_port {
     const fr_port *port;
     size_t offset;       /* in the outputs of a slot */
+    size_t area_offset;  /* in those of an area, if it is recomputed */
     fr__tensor_ref grad; /* where its gradient comes from, set by the caller */
 } fr__out_port;
 fr__in_port *fr__exec_inputs(fr__exec *x, fr__mode mode, int *n);
@@ -185,6 +186,11 @@ fr_status fr__exec_wait_forward(fr__exec *x, fr__mode mode, int in_segment);
 fr_status fr__exec_wait_backward(fr__exec *x, int in_segment);
 /* view: the weights that were read (may be NULL in evaluation). */
 fr_status fr__exec_forward(fr__exec *x, fr__mode mode, const fr__micro *m, fr_view *view);
+/* Some node of the stage is recomputed: fr__exec_recompute goes before each backward that makes
+ * input gradients, with no other pass of the stage and no update in between. It needs no gradients.
+ */
+bool fr__exec_recomputes(const fr__exec *x);
+fr_status fr__exec_recompute(fr__exec *x, const fr__micro *m, fr_view *view);
 /* what: FR_GRAD_BOTH, FR_GRAD_INPUT or FR_GRAD_WEIGHT. */
 fr_status fr__exec_backward(fr__exec *x, const fr__micro *m, int what, fr_view *view);
 /* After a forward, of that micro-batch: add to the loss; the logits, in host memory. */

@@ -50,14 +50,33 @@ static fr_status aim_inputs(fr__exec *x, fr__mode mode, const fr__micro *m, bool
     return FR_OK;
 }
 
-static char *area_at(const fr__compiled *c, int area)
+/* Memory of a micro-batch's activations. */
+typedef struct home {
+    char *slot;
+    char *area; /* NULL: nothing is recomputed */
+} home;
+
+static home home_of(const fr__exec *x, fr__mode mode, const fr__micro *m, const int *areas)
 {
-    return c->activations.at + (size_t)area * c->activations.stride;
+    const fr__compiled *c = &x->compiled[mode];
+    size_t slot = (size_t)fr__exec_slot(x, mode, m->in_segment);
+    home at = {.slot = c->slots_at + slot * c->stride};
+    if (c->areas.n > 0) at.area = c->areas.at + (size_t)areas[m->in_segment] * c->areas.stride;
+    return at;
 }
 
-static void aim_outputs(fr__compiled *c, char *base)
+static void aim_outputs(fr__compiled *c, const home *at)
 {
-    for (int i = 0; i < c->n_out; i++) c->outputs[i] = base + c->out[i].offset;
+    for (int i = 0; i < c->n_out; i++) c->outputs[i] = at->slot + c->slot_bytes + c->out[i].offset;
+}
+
+/* Other stages may read the outputs of a slot at any time, so recomputed ones are beside them. */
+static void aim_recomputed(fr__compiled *c, const home *at)
+{
+    aim_outputs(c, at);
+    for (int i = 0; i < c->n_out && at->area; i++)
+        if (c->out[i].port->recomputed)
+            c->outputs[i] = at->area + c->area_bytes + c->out[i].area_offset;
 }
 
 static void aim_grads(fr__exec *x, const fr__micro *m)
@@ -74,7 +93,7 @@ static void aim_grads(fr__exec *x, const fr__micro *m)
 }
 
 static fr_pass make_pass(fr__exec *x, fr__mode mode, const fr_view *view, const fr__micro *m,
-                         char *area)
+                         const home *at)
 {
     const fr__compiled *c = &x->compiled[mode];
     bool adds = false;
@@ -83,7 +102,8 @@ static fr_pass make_pass(fr__exec *x, fr__mode mode, const fr_view *view, const 
     return (fr_pass){.weights = view->weights,
                      .grads = grads,
                      .buffers = x->buffers,
-                     .slot = area,
+                     .slot = at->slot,
+                     .area = at->area,
                      .workspace = x->d.device->workspace,
                      .inputs = c->inputs,
                      .outputs = c->outputs,
@@ -126,10 +146,10 @@ fr_status fr__exec_forward(fr__exec *x, fr__mode mode, const fr__micro *m, fr_vi
     fr__compiled *c = &x->compiled[mode];
     FR_TRY(fetch_forward(x, mode, m, view));
     FR_TRY(aim_inputs(x, mode, m, true));
-    aim_outputs(c, c->outputs_at + (size_t)fr__exec_slot(x, mode, m->in_segment) * c->stride);
+    home at = home_of(x, mode, m, c->areas.of_forward);
+    aim_outputs(c, &at);
     if (mode == FR_MODE_TRAIN && m->micro < x->d.n_replicas) FR_TRY(snap_buffers(x, m->batch));
-    fr_pass pass =
-        make_pass(x, mode, view, m, area_at(c, c->activations.of_forward[m->in_segment]));
+    fr_pass pass = make_pass(x, mode, view, m, &at);
     FR_TRY(fr_program_forward(c->program, &pass));
     c->forward_done[fr__exec_slot(x, mode, m->in_segment)] = fr__device_mark(x->dev);
     return FR_OK;
@@ -221,16 +241,6 @@ static fr_status copy_seeds(fr__exec *x, const fr__micro *m)
     return FR_OK;
 }
 
-/* The forward of a micro-batch whose activations were not kept, for the backward that follows: its
- * inputs are still there, dropout draws the same numbers, and only the backward reads the outputs.
- * Running statistics are updated in a copy, since the first forward has updated them already. */
-static fr_status run_again(fr__exec *x, const fr_pass *pass)
-{
-    fr_pass again = *pass;
-    again.buffers = x->buffers + x->n_buffers * (size_t)(1 + x->n_snaps);
-    return fr_program_forward(x->compiled[FR_MODE_TRAIN].program, &again);
-}
-
 /* The last weight gradient of a mini-batch: gradients are used as they become final. */
 static void follow_grads(fr__exec *x, fr_pass *pass, int64_t batch)
 {
@@ -245,20 +255,44 @@ static void follow_grads(fr__exec *x, fr_pass *pass, int64_t batch)
     }
 }
 
+static fr_status fetch_backward(fr__exec *x, const fr__micro *m, fr_view *view)
+{
+    uint64_t start = fr__now_ns();
+    FR_TRY(fr_store_backward(x->store, m->batch, m->micro / x->d.n_replicas, view));
+    x->fetch_ns = fr__now_ns() - start;
+    return FR_OK;
+}
+
+/* Inputs and kept values of the micro-batch are still there, and dropout draws the same numbers.
+ * Running statistics are updated in a copy, since the forward has updated them already. */
+fr_status fr__exec_recompute(fr__exec *x, const fr__micro *m, fr_view *view)
+{
+    fr__compiled *c = &x->compiled[FR_MODE_TRAIN];
+    home at = home_of(x, FR_MODE_TRAIN, m, c->areas.of_backward);
+    FR_TRY(fetch_backward(x, m, &x->again));
+    *view = x->again;
+    FR_TRY(aim_inputs(x, FR_MODE_TRAIN, m, false));
+    aim_recomputed(c, &at);
+    fr_pass pass = make_pass(x, FR_MODE_TRAIN, view, m, &at);
+    pass.buffers = x->buffers + x->n_buffers * (size_t)(1 + x->n_snaps);
+    return fr_program_recompute(c->program, &pass);
+}
+
 fr_status fr__exec_backward(fr__exec *x, const fr__micro *m, int what, fr_view *view)
 {
     fr__compiled *c = &x->compiled[FR_MODE_TRAIN];
-    char *area = area_at(c, c->activations.of_backward[m->in_segment]);
+    home at = home_of(x, FR_MODE_TRAIN, m, c->areas.of_backward);
     int j = m->micro / x->d.n_replicas; /* of the executor's own */
-    uint64_t start = fr__now_ns();
-    FR_TRY(fr_store_backward(x->store, m->batch, j, view));
-    x->fetch_ns = fr__now_ns() - start;
+    x->fetch_ns = 0;
+    if (at.area && (what & FR_GRAD_INPUT))
+        *view = x->again;
+    else
+        FR_TRY(fetch_backward(x, m, view));
     FR_TRY(aim_inputs(x, FR_MODE_TRAIN, m, false));
-    aim_outputs(c, area + c->slot_bytes);
+    aim_recomputed(c, &at);
     aim_grads(x, m);
     if (what & FR_GRAD_INPUT) FR_TRY(copy_seeds(x, m));
-    fr_pass pass = make_pass(x, FR_MODE_TRAIN, view, m, area);
-    if (x->d.recomputes && (what & FR_GRAD_INPUT)) FR_TRY(run_again(x, &pass));
+    fr_pass pass = make_pass(x, FR_MODE_TRAIN, view, m, &at);
     if ((what & FR_GRAD_WEIGHT) && j == x->d.n_micro - 1) follow_grads(x, &pass, m->batch);
     FR_TRY(fr_program_backward(c->program, &pass, what));
     if (what & FR_GRAD_WEIGHT) fr__reduction_add(x, j);

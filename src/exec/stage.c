@@ -106,12 +106,14 @@ static fr_status compile(fr__exec *x, fr__mode mode)
                          .batch = d->micro_batch,
                          .training = mode == FR_MODE_TRAIN,
                          .split_backward = mode == FR_MODE_TRAIN && d->is_split,
+                         .recompute = mode == FR_MODE_TRAIN ? d->recompute : NULL,
                          .extra_output = mode == FR_MODE_EVAL && has_logits ? d->logits_node : 0,
                          .is_plan = true};
     FR_TRY(fr_program_create(x->ctx, x->dev, &p, &c->program));
     FR_TRY(make_lists(x, mode));
     const fr_program_sizes *sizes = fr_program_sizes_of(c->program);
     c->slot_bytes = fr__align_up(sizes->slot_bytes);
+    c->area_bytes = fr__align_up(sizes->area_bytes);
     d->device->workspace_bytes = most(d->device->workspace_bytes, sizes->workspace_bytes);
     return fr__activation_slots_plan(x, mode);
 }
@@ -135,7 +137,9 @@ fr_status fr__exec_create(fr_ctx *ctx, const fr__exec_desc *desc, fr__exec **out
     x->ctx = ctx;
     x->d = *desc;
     x->dev = desc->device ? desc->device->dev : NULL;
-    return desc->device ? compile_all(x) : FR_OK;
+    fr_status status = desc->device ? compile_all(x) : FR_OK;
+    x->d.recompute = NULL;
+    return status;
 }
 
 void fr__exec_free(fr__exec *x)
@@ -182,7 +186,7 @@ bool fr__exec_reads_data(const fr__exec *x)
 size_t fr__exec_output_stride(const fr__exec *x, fr__mode mode) { return x->compiled[mode].stride; }
 void *fr__exec_output_memory(const fr__exec *x, fr__mode mode)
 {
-    return x->compiled[mode].outputs_at;
+    return x->compiled[mode].slots_at + x->compiled[mode].slot_bytes;
 }
 
 void fr__exec_add_link_bytes(fr__exec *x, size_t grads, size_t landing)
@@ -199,6 +203,8 @@ void fr__exec_set_transport(fr__exec *x, const fr_transport *transport, fr_group
     x->d.group = x->sync.group = group;
 }
 
+bool fr__exec_recomputes(const fr__exec *x) { return x->compiled[FR_MODE_TRAIN].areas.n > 0; }
+
 fr_program *fr__exec_program(const fr__exec *x, fr__mode mode) { return x->compiled[mode].program; }
 
 /* --- sizes ---------------------------------------------------------------------------------- */
@@ -206,7 +212,7 @@ fr_program *fr__exec_program(const fr__exec *x, fr__mode mode) { return x->compi
 /* Floats of the running statistics and their copies. */
 static size_t n_statistics(const fr__exec *x)
 {
-    return x->n_buffers * (size_t)(1 + x->n_snaps + x->d.recomputes);
+    return x->n_buffers * (size_t)(1 + x->n_snaps + fr__exec_recomputes(x));
 }
 
 static size_t data_bytes(const fr__exec *x)

@@ -22,13 +22,13 @@ struct fr__exec_device {
     size_t workspace_bytes; /* the most of any program */
     void *workspace;
 };
-/* Memory for the activations of a program, outputs behind them (activation_slots.c). */
-typedef struct fr__activation_slots {
-    int n;
+/* Memory for the recomputed values of a program, their outputs behind them (activation_slots.c). */
+typedef struct fr__areas {
+    int n; /* 0: nothing is recomputed */
     size_t stride;
     char *at;
-    const int *of_forward, *of_backward; /* [micro-batch of the segment]: slot of F; of B, I, W */
-} fr__activation_slots;
+    const int *of_forward, *of_backward; /* [micro-batch of the segment]: area of F; of B, I, W */
+} fr__areas;
 
 /* A program with its ports bound to links, and room for the pointers of one pass. */
 typedef struct fr__compiled {
@@ -40,14 +40,15 @@ typedef struct fr__compiled {
     const void **inputs, **output_grads;
     void **outputs, **input_grads;
     size_t slot_bytes;   /* of the program, aligned: outputs follow */
+    size_t area_bytes;   /* likewise */
     size_t output_bytes; /* of all outputs */
     size_t data_bytes;   /* of a micro-batch's data, copied to the device; 0: read in place */
     float *loss_rows;    /* (micro_batch, 3) in host memory: loss, targets, correct */
-    fr__activation_slots activations;
     int n_slots;
-    size_t stride;                          /* from the outputs of a slot to those of the next */
-    char *outputs_at;                       /* of slot 0 */
-    size_t memory_bytes;                    /* of activations and outputs */
+    size_t stride; /* of slots, their outputs included */
+    char *slots_at;
+    fr__areas areas;
+    size_t memory_bytes;                    /* of slots and areas */
     fr__mark *forward_done, *backward_done; /* [slot]: of its last pass */
 } fr__compiled;
 
@@ -90,7 +91,7 @@ struct fr__exec {
     int n_matrices; /* that the optimizer needs whole */
     fr_matrix *matrices;
     /* Running statistics, then n_snaps copies: at the start of a mini-batch; then, with recompute,
-     * one that forwards which run again may change. */
+     * one that nodes which run again may change. */
     float *buffers;
     int n_snaps;
     int64_t begun; /* mini-batches whose first forward has begun */
@@ -109,7 +110,8 @@ struct fr__exec {
     fr__tie *ties;
     size_t grad_link_bytes, landing_bytes;
     void *grad_links, *landing;
-    char *data; /* [slot] of the mode: copies of the data, where the device needs them */
+    char *data;    /* [slot] of the mode: copies of the data, where the device needs them */
+    fr_view again; /* weights of the last recompute */
     uint64_t fetch_ns, seed_ns; /* of the last pass */
     _Atomic uint64_t fused_update_ns;
 };
@@ -125,7 +127,8 @@ fr_status fr__exec_no_memory(const fr__exec *x);
 /* matrices.c: the stage's matrices for the optimizer, and room for them in the workspace. */
 fr_status fr__exec_list_matrices(fr__exec *x);
 
-/* activation_slots.c: how many and how large, after the program; where, after allocation. */
+/* activation_slots.c: slots and areas, how many and how large, after the program; where, after
+ * allocation. */
 fr_status fr__activation_slots_plan(fr__exec *x, fr__mode mode);
 void fr__activation_slots_place(fr__exec *x, fr__mode mode, char *memory);
 

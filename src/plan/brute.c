@@ -20,6 +20,7 @@ static const struct objective {
     {"pipedream", fr__score_pipedream, false, NULL},
     {"dapple", fr__score_dapple, false, NULL},
     {"bapipe", fr__score_bapipe, true, NULL},
+    {"adapipe", fr__score_adapipe, false, NULL},
     {"spp", fr__score_spp, false, fr__spp_order},
     {"graphpipe", fr__score_graphpipe, false, NULL},
     {"dlplacer", NULL, false, NULL}, /* places operators, not ranges of them */
@@ -135,7 +136,7 @@ static fr_status make(struct fr__task *t, fr_plan **out)
     if (i == n)
         return fr_fail(t->ctx, FR_INVALID,
                        "brute: no planner '%s' to count as; exact, pipedream, dapple, bapipe, "
-                       "spp, graphpipe or dlplacer",
+                       "adapipe, spp, graphpipe or dlplacer",
                        name);
     FR_TRY(objectives[i].score ? search_ranges(t, &objectives[i], out) : search_places(t, out));
     (*out)->is_optimal = true;

@@ -67,7 +67,7 @@ struct fr__outcome {
     int method; /* the option's, or another with the same schedule */
     int lead;   /* of the schedule */
     const int *cuts;
-    bool *recompute;                  /* [n_stages] */
+    const bool *recompute;            /* [node]; NULL: none */
     double s_per_batch, bubble, busy; /* busy: of the busiest worker, a mini-batch */
     double sum_bytes, message_bytes;  /* sent by all, a mini-batch */
     size_t *memory;                   /* [worker] */

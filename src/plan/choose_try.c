@@ -2,7 +2,6 @@
 #include "plan/choose.h"
 
 #include <math.h>
-#include <string.h>
 
 static bool has_flush(const struct fr__chooser *c, const struct fr__option *o)
 {
@@ -47,27 +46,24 @@ double fr__choose_cost(const struct fr__chooser *c, const struct fr__option *o)
     return 6.0 * o->size->n_micro * o->n_stages * n;
 }
 
-static fr_status spread(struct fr__chooser *c, const struct fr__outcome *at, fr_spread *out)
+static fr_spread_desc layout_of(const struct fr__chooser *c, const struct fr__outcome *at)
 {
     const struct fr__option *o = at->option;
     const fr_plan_method *m = &c->d->methods[at->method];
-    return fr_spread_make(
-        c->ctx,
-        &(fr_spread_desc){.profile = o->size->problem.profile,
-                          .n_stages = o->n_stages,
-                          .cuts = at->cuts,
-                          .replicas = o->replicas,
-                          .generator = m->generator,
-                          .chunks = o->chunks,
-                          .n_micro = o->size->n_micro,
-                          .n_batches = has_flush(c, o) ? 1 : n_batches(c, o, at->lead),
-                          .lead = at->lead,
-                          .recompute = at->recompute,
-                          .policy = m->policy,
-                          .cluster = c->d->cluster,
-                          .device_of = o->device_of,
-                          .overhead_s = c->d->overhead_s},
-        out);
+    return (fr_spread_desc){.profile = o->size->problem.profile,
+                            .n_stages = o->n_stages,
+                            .cuts = at->cuts,
+                            .replicas = o->replicas,
+                            .generator = m->generator,
+                            .chunks = o->chunks,
+                            .n_micro = o->size->n_micro,
+                            .n_batches = has_flush(c, o) ? 1 : n_batches(c, o, at->lead),
+                            .lead = at->lead,
+                            .recompute = at->recompute,
+                            .policy = m->policy,
+                            .cluster = c->d->cluster,
+                            .device_of = o->device_of,
+                            .overhead_s = c->d->overhead_s};
 }
 
 static void look_at_memory(const struct fr__chooser *c, const fr_spread *s, struct fr__outcome *at)
@@ -81,35 +77,48 @@ static void look_at_memory(const struct fr__chooser *c, const fr_spread *s, stru
     }
 }
 
-/* Stages of workers that do not fit, or all. False: nothing new. */
-static bool recompute_more(const struct fr__chooser *c, struct fr__outcome *at, bool all)
+/* *out is made where the layout fits: the caller frees it. */
+static fr_status make(struct fr__chooser *c, struct fr__outcome *at, fr_spread *out)
 {
-    const struct fr__option *o = at->option;
-    bool is_new = false;
-    for (int s = 0; s < o->n_stages; s++) {
-        const int first = fr__choose_first(c, o, s);
-        bool wants = all;
-        for (int r = 0; r < o->replicas[s]; r++)
-            wants = wants ||
-                    !fr__choose_has_room(c, fr__choose_device(o, first + r), at->memory[first + r]);
-        is_new = is_new || (wants && !at->recompute[s]);
-        at->recompute[s] = at->recompute[s] || wants;
-    }
-    return is_new;
+    const fr_spread_desc d = layout_of(c, at);
+    FR_TRY(fr_spread_make(c->ctx, &d, out));
+    look_at_memory(c, out, at);
+    if (!at->fits) fr_spread_free(out);
+    return FR_OK;
 }
 
-/* *out is made where the layout fits: the caller frees it. */
+/* The cheapest nodes that make room; if none do, all of them, so that the memory of a layout that
+ * is too large is the least that it takes. */
+static fr_status choose_nodes(struct fr__chooser *c, struct fr__outcome *at, const fr_spread *plain)
+{
+    const fr_spread_desc d = layout_of(c, at);
+    bool *recompute = FR_ARENA_ARRAY(c->arena, bool, d.profile->n_nodes), fits;
+    size_t *limits = FR_NEW_ARRAY(size_t, at->option->n_workers);
+    fr_status status =
+        recompute && limits ? FR_OK : fr__no_memory(c->ctx, sizeof *limits, "a layout");
+    for (int w = 0; status == FR_OK && w < at->option->n_workers; w++) {
+        int64_t memory = c->d->cluster->devices[fr__choose_device(at->option, w)].memory;
+        limits[w] = memory > 0 ? (size_t)memory : 0;
+    }
+    if (status == FR_OK) status = fr_spread_fit(c->ctx, &d, plain, limits, recompute, &fits);
+    fr__free(limits);
+    FR_TRY(status);
+    for (int i = 0; !fits && i < d.profile->n_nodes; i++) recompute[i] = true;
+    at->recompute = recompute;
+    return FR_OK;
+}
+
+/* As above, first without recompute. */
 static fr_status make_fit(struct fr__chooser *c, struct fr__outcome *at, bool more, fr_spread *out)
 {
-    memset(at->recompute, 0, (size_t)at->option->n_stages * sizeof *at->recompute);
-    for (int round = 0; round < 3; round++) {
-        if (round && (!more || !recompute_more(c, at, round == 2))) break;
-        FR_TRY(spread(c, at, out));
-        look_at_memory(c, out, at);
-        if (at->fits) return FR_OK;
-        fr_spread_free(out);
-    }
-    return FR_OK;
+    at->recompute = NULL;
+    const fr_spread_desc d = layout_of(c, at);
+    FR_TRY(fr_spread_make(c->ctx, &d, out));
+    look_at_memory(c, out, at);
+    if (at->fits) return FR_OK;
+    fr_status status = more ? choose_nodes(c, at, out) : FR_OK;
+    fr_spread_free(out);
+    return status == FR_OK && more ? make(c, at, out) : status;
 }
 
 /* The steady state only: a run has many more mini-batches than are walked here. */
@@ -155,9 +164,8 @@ static fr_status try_methods(struct fr__chooser *c, struct fr__outcome *at, fr_s
 
 static fr_status make_room_for(struct fr__chooser *c, struct fr__outcome *at)
 {
-    at->recompute = FR_ARENA_ARRAY(c->arena, bool, at->option->n_stages);
     at->memory = FR_ARENA_ARRAY(c->arena, size_t, at->option->n_workers);
-    return at->recompute && at->memory ? FR_OK : fr__no_memory(c->ctx, sizeof *at, "a layout");
+    return at->memory ? FR_OK : fr__no_memory(c->ctx, sizeof *at, "a layout");
 }
 
 /* The outcome with another lead; s_per_batch INFINITY: it does not fit, or cannot be. */

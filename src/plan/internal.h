@@ -83,6 +83,9 @@ fr_status fr__plan_make_any(const struct fr__task *t, const char *planner, int n
                             const int *label, const int *replicas, const double *time_s,
                             double total_s, fr_plan **out);
 
+/* The plan recomputes these nodes of the profile; on failure *out is freed and NULL. */
+fr_status fr__plan_recompute(const struct fr__task *t, const bool *recompute, fr_plan **out);
+
 /* Cost of a layout by the rules of one planner, for enumerations; INFINITY: not allowed.
  * Stages follow each other; together they cover all units. Sets time_s of each part. */
 enum { FR__MOST_TRIED = 16 }; /* units, and so stages */
@@ -90,6 +93,7 @@ typedef double (*fr__score_fn)(const struct fr__task *t, int n, struct fr__part 
 double fr__score_exact(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_dapple(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_pipedream(const struct fr__task *t, int n, struct fr__part *parts);
+double fr__score_adapipe(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_bapipe(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_spp(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_graphpipe(const struct fr__task *t, int n, struct fr__part *parts);
@@ -136,6 +140,6 @@ int fr__levels_of(const fr_cluster *c, int n[FR__MAX_LEVELS], double bandwidth[F
 
 extern const fr_planner fr__planner_pipedream, fr__planner_dapple, fr__planner_exact,
     fr__planner_bapipe, fr__planner_spp, fr__planner_graphpipe, fr__planner_dlplacer,
-    fr__planner_list, fr__planner_brute;
+    fr__planner_list, fr__planner_brute, fr__planner_adapipe;
 
 #endif

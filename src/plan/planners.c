@@ -7,11 +7,17 @@
 #include <string.h>
 
 static const fr_planner *const planners[] = {
-    &fr__planner_pipedream, &fr__planner_dapple,
-    &fr__planner_exact,     &fr__planner_bapipe,
-    &fr__planner_spp,       &fr__planner_graphpipe,
-    &fr__planner_dlplacer,  &fr__planner_list,
-    &fr__planner_brute,     NULL,
+    &fr__planner_pipedream,
+    &fr__planner_dapple,
+    &fr__planner_exact,
+    &fr__planner_adapipe,
+    &fr__planner_bapipe,
+    &fr__planner_spp,
+    &fr__planner_graphpipe,
+    &fr__planner_dlplacer,
+    &fr__planner_list,
+    &fr__planner_brute,
+    NULL,
 };
 
 FR_REGISTRY(fr_planner, planners, fr_planner_list, fr_planner_find)
@@ -40,6 +46,13 @@ static void write_plan(fr__json *j, const fr_plan *p, const fr_profile *profile)
             fr__json_list(j, "devices");
             for (int r = 0; r < p->stages[s].replicas; r++)
                 fr__json_int(j, NULL, p->stages[s].devices[r]);
+            fr__json_end(j);
+        }
+        if (p->recompute) {
+            fr__json_list(j, "recompute");
+            for (int i = 0; i < profile->n_nodes; i++)
+                if (p->stage_of[i] == s && p->recompute[i])
+                    fr__json_text(j, NULL, profile->nodes[i].name);
             fr__json_end(j);
         }
         fr__json_end(j);

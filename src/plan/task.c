@@ -361,3 +361,16 @@ fr_status fr__plan_make(const struct fr__task *t, const char *planner, int n,
     }
     return name_devices(t, out);
 }
+
+fr_status fr__plan_recompute(const struct fr__task *t, const bool *recompute, fr_plan **out)
+{
+    const size_t n = (size_t)t->profile->n_nodes;
+    (*out)->recompute = FR_ARENA_ARRAY((*out)->arena, bool, n);
+    if ((*out)->recompute) {
+        memcpy((*out)->recompute, recompute, n * sizeof *recompute);
+        return FR_OK;
+    }
+    fr_plan_free(*out);
+    *out = NULL;
+    return fr__no_memory(t->ctx, n, "the recomputed nodes of a plan");
+}

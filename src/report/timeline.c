@@ -13,7 +13,7 @@
 #include <string.h>
 
 static const char *const actions[] = {"F",      "B",      "I",      "W",    "SEND_F", "RECV_F",
-                                      "SEND_B", "RECV_B", "REDUCE", "STEP", "sum"};
+                                      "SEND_B", "RECV_B", "REDUCE", "STEP", "R",      "sum"};
 enum { N_ACTIONS = sizeof actions / sizeof *actions, MAX_LANES = 10000 };
 
 /* The used fields of an event in the file. */

@@ -201,7 +201,7 @@ static fr_status check_fields(const fr__proof *p, int w, int i)
 {
     const fr_schedule *s = p->s;
     const fr_instr *x = fr__instr_at(p, w, i);
-    if (x->action >= FR_N_ACTIONS) return fr__fault(p, w, i, "no such action: %d", x->action);
+    if (x->action >= FR_DO_R) return fr__fault(p, w, i, "no such action: %d", x->action);
     if (x->stage < 0 || x->stage >= s->n_stages)
         return fr__fault(p, w, i, "no stage %d; there are %d", x->stage, s->n_stages);
     int first = s->worker_of[x->stage], last = first + s->replicas[x->stage] - 1;

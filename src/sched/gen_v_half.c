@@ -9,7 +9,8 @@
  *     v-min    w     2p - 1 - w  2p + g + w       4p - 1 + g - w  2 if 3 divides p
  *
  * The gap g keeps them apart. Every slot that is left takes the weight gradient of the oldest I.
- * The slots only give the order: workers run it without gaps of their own. */
+ * The slots only give the order: workers run it without gaps of their own. desc.reorder changes the
+ * order of fill and drain (v_reorder.c). */
 #include "sched/v_list.h"
 
 /* Slots of micro-batch 0. */
@@ -32,7 +33,8 @@ static bool emit_pattern(const fr_schedule_desc *d, int w, pattern first, fr_sch
         fr__v_put(&v, 1, next);
     }
     fr__v_put(&v, 2 * d->n_micro, "W"); /* those that are left */
-    return !fr__emit_failed(s);
+    bool is_last = w == s->n_workers - 1;
+    return d->reorder && is_last ? fr__v_reorder(s, d->n_micro) : !fr__emit_failed(s);
 }
 
 static bool emit_half(const fr_schedule_desc *d, int w, fr_schedule *s)
@@ -56,6 +58,7 @@ const fr_generator fr__gen_v_half = {
     .is_split = true,
     .has_chunks = true,
     .is_v = true,
+    .has_reorder = true,
     .emit = emit_half,
 };
 
@@ -66,5 +69,6 @@ const fr_generator fr__gen_v_min = {
     .is_split = true,
     .has_chunks = true,
     .is_v = true,
+    .has_reorder = true,
     .emit = emit_min,
 };

@@ -72,7 +72,7 @@ static fr_status instr_in_range(fr_ctx *ctx, const fr_schedule *s, const fr__lin
     const fr_instr *i = &s->lists[w].at[step];
     bool is_of_batch = fr_is_of_batch(i->action);
     int n = is_of_batch ? s->n_batches : fr__n_micro(s);
-    if (i->action >= FR_N_ACTIONS)
+    if (i->action >= FR_DO_R)
         return fr__instr_fail(ctx, s, w, step, "there is no action number %d", i->action);
     if (i->stage < 0 || i->stage >= s->n_stages)
         return fr__instr_fail(ctx, s, w, step, "stages are 0 to %d", s->n_stages - 1);

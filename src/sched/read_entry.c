@@ -73,7 +73,7 @@ static int read_action(fr__text_span *text, fr__text_span *word)
     while (n < text->n && ((text->at[n] >= 'A' && text->at[n] <= 'Z') || text->at[n] == '_')) n++;
     *word = (fr__text_span){text->at, n};
     text->at += n, text->n -= n;
-    for (int a = 0; a < FR_N_ACTIONS; a++) {
+    for (int a = 0; a < FR_DO_R; a++) {
         const char *name = fr__action_name(a);
         if (strlen(name) == n && memcmp(name, word->at, n) == 0) return a;
     }

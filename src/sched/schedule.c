@@ -243,6 +243,12 @@ static fr_status check_desc(fr_ctx *ctx, const fr_generator *g, const fr_schedul
         return fr_fail(ctx, FR_INVALID,
                        "schedule %s has a fixed order; a lead of %d is for 1f1b and 1f1b-async",
                        g->name, d->lead);
+    if (d->reorder && !g->has_reorder)
+        return fr_fail(
+            ctx, FR_INVALID,
+            "schedule %s has no other order of fill and drain; reorder is for v-half and "
+            "v-min",
+            g->name);
     if (d->worker_of && !g->any_placement)
         return fr_fail(ctx, FR_INVALID, "schedule %s assigns stages to workers itself", g->name);
     if (g->is_flush && d->n_batches > 1)

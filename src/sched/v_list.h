@@ -17,4 +17,8 @@ typedef struct fr__v_list {
  * is the weight gradient of the oldest I that has none, if there is one. */
 void fr__v_put(fr__v_list *v, int times, const char *what);
 
+/* Reorder fill and drain of the lists of all workers, computation only (v_reorder.c). n_micro: in
+ * the lists. False: out of memory. */
+bool fr__v_reorder(fr_schedule *s, int n_micro);
+
 #endif

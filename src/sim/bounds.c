@@ -157,12 +157,15 @@ static double chain_of(const chain *c, int micro)
     for (int k = s->n_stages - 1; k >= 0 && !s->is_forward_only; k--) {
         int w = fr_schedule_worker(s, k, micro);
         const fr_stage_cost *cost = &t->cost[k];
-        double start =
-            inputs_at(c, &c->x.backward, t->backward_bytes, c->grads, k, micro, c->values[k]);
-        c->grads[k] = start + seconds(c, s->is_split ? cost->back_input : cost->backward, w);
+        double again = cost->recompute, ready = c->values[k];
+        if (again > 0) ready += seconds(c, again, w); /* while it waits for the gradient */
+        double start = inputs_at(c, &c->x.backward, t->backward_bytes, c->grads, k, micro, ready);
+        c->grads[k] =
+            start + seconds(c, (s->is_split ? cost->back_input : cost->backward) - again, w);
         double first = s->is_split ? c->grads[k] : start;
         double last = c->grads[k] + (s->is_split ? seconds(c, cost->back_weight, w) : 0);
-        if (s->is_split) last = fmin(last, start + seconds(c, cost->backward, w)); /* or a B */
+        if (s->is_split)
+            last = fmin(last, start + seconds(c, cost->backward - again, w)); /* or a B */
         end = fmax(end, step_end(c, k, w, first, last));
     }
     return end;

@@ -23,7 +23,7 @@ fr_status fr__sim_notes_init(fr__sim *m)
         if (m->d->n_events <= 0) continue;
         int n;
         const int *own = fr__stages_of(s, w, &n);
-        double most = 2. * s->lists[w].n * (double)n_rounds; /* each with a wait before it */
+        double most = 3. * s->lists[w].n * (double)n_rounds; /* with a wait and an R before it */
         for (int i = 0; i < n; i++) most += (double)m->sums[own[i]].n * (double)m->d->n_batches;
         m->max_events[w] = (int)fmin(most, m->d->n_events);
         out->workers[w].events = FR_ARENA_ARRAY(a, fr_event, m->max_events[w]);

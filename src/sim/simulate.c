@@ -25,8 +25,9 @@ static fr_status check_timing(fr_ctx *ctx, const fr_sim_desc *d)
     const fr_timing *t = &d->timing;
     for (int k = 0; k < s->n_stages; k++) {
         const fr_stage_cost *c = &t->cost[k];
-        const double seconds[] = {c->forward, c->backward,      c->back_input,    c->back_weight,
-                                  c->step,    c->fetch_forward, c->fetch_backward};
+        const double seconds[] = {c->forward,        c->backward,  c->back_input,
+                                  c->back_weight,    c->step,      c->fetch_forward,
+                                  c->fetch_backward, c->recompute, c->backward - c->recompute};
         for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
             if (!(seconds[i] >= 0) || isinf(seconds[i]))
                 return fr_fail(ctx, FR_INVALID,
@@ -106,11 +107,12 @@ double fr__sim_seconds(const fr__sim *m, const fr__sim_task *t)
     const fr_stage_cost *c = &m->d->timing.cost[t->i->stage];
     const bool *fused = m->d->update_in_backward;
     bool is_fused = fused && fused[t->i->stage], is_first = fused && is_first_of_batch(m->s, t->i);
-    double seconds = 0;
+    double seconds = 0, fetch = is_first && c->recompute <= 0 ? c->fetch_backward : 0;
     switch (t->i->action) {
     case FR_DO_F: seconds = c->forward + (is_first ? c->fetch_forward : 0); break;
-    case FR_DO_B: seconds = c->backward + (is_first ? c->fetch_backward : 0); break;
-    case FR_DO_I: seconds = c->back_input + (is_first ? c->fetch_backward : 0); break;
+    case FR_DO_R: seconds = c->recompute + (is_first ? c->fetch_backward : 0); break;
+    case FR_DO_B: seconds = c->backward - c->recompute + fetch; break;
+    case FR_DO_I: seconds = c->back_input - c->recompute + fetch; break;
     case FR_DO_W: seconds = c->back_weight; break;
     case FR_DO_STEP:
         seconds = is_fused ? 0 : c->step;
@@ -268,18 +270,34 @@ static bool perform(fr__sim *m, const fr__sim_task *t)
     return true;
 }
 
+static bool do_one(fr__sim *m, int w, const fr_instr *i)
+{
+    const fr_schedule *s = m->s;
+    int batch = fr_is_of_batch(i->action) ? i->micro : i->micro / s->n_micro;
+    fr__sim_task t = {i, w, (int64_t)m->round[w] * s->n_batches + batch};
+    return t.batch >= m->d->n_batches || perform(m, &t);
+}
+
+/* An R does not wait. An instruction that waits comes here again. */
+static void recompute_before(fr__sim *m, int w)
+{
+    fr_instr again;
+    if (m->has_recomputed[w]) return;
+    m->has_recomputed[w] = true;
+    if (fr_schedule_recompute(&m->s->lists[w], m->at[w], &again) &&
+        m->d->timing.cost[again.stage].recompute > 0)
+        (void)do_one(m, w, &again);
+}
+
 static void walk(fr__sim *m, int w)
 {
     const fr_schedule *s = m->s;
     const fr_instr_list *list = &s->lists[w];
-    int64_t n = m->d->n_batches;
-    for (; (int64_t)m->round[w] * s->n_batches < n; m->round[w]++, m->at[w] = 0)
+    for (; (int64_t)m->round[w] * s->n_batches < m->d->n_batches; m->round[w]++, m->at[w] = 0)
         for (; m->at[w] < list->n; m->at[w]++) {
-            const fr_instr *i = &list->at[m->at[w]];
-            bool is_of_batch = fr_is_of_batch(i->action);
-            int batch = is_of_batch ? i->micro : i->micro / s->n_micro;
-            fr__sim_task t = {i, w, (int64_t)m->round[w] * s->n_batches + batch};
-            if (t.batch < n && !perform(m, &t)) return;
+            recompute_before(m, w);
+            if (!do_one(m, w, &list->at[m->at[w]])) return;
+            m->has_recomputed[w] = false;
         }
 }
 
@@ -328,6 +346,7 @@ static bool workers_init(fr__sim *m)
     m->at = FR_ARENA_ARRAY(a, int, n);
     m->round = FR_ARENA_ARRAY(a, int, n);
     m->has_stepped = FR_ARENA_ARRAY(a, bool, n);
+    m->has_recomputed = FR_ARENA_ARRAY(a, bool, n);
     m->boarded = FR_ARENA_ARRAY(a, int64_t, n);
     m->live = FR_ARENA_ARRAY(a, int, n);
     m->first_part = FR_ARENA_ARRAY(a, int, s->n_stages + 1);
@@ -340,8 +359,8 @@ static bool workers_init(fr__sim *m)
     m->buffer_holder = holders_init(a, s->n_backward, s->n_buffers, m->x.backward.pairs);
     for (int w = 0; m->boarded && w < n; w++) m->boarded[w] = -1;
     return m->next_sleeper && m->awake && m->heap && m->clock && m->at && m->round &&
-           m->has_stepped && m->boarded && m->live && m->first_part && m->n_stepped &&
-           m->slot_holder && m->buffer_holder;
+           m->has_stepped && m->has_recomputed && m->boarded && m->live && m->first_part &&
+           m->n_stepped && m->slot_holder && m->buffer_holder;
 }
 
 static fr_status init(fr__sim *m)

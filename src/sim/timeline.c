@@ -29,6 +29,7 @@ static const struct {
     [FR_DO_RECV_B] = {"RECV_B", "transfer", "generic_work"},
     [FR_DO_REDUCE] = {"REDUCE", "transfer", "generic_work"},
     [FR_DO_STEP] = {"STEP", "step", "good"},
+    [FR_DO_R] = {"R", "forward", "rail_response"},
 };
 
 /* The ends of arrows: [0] sends, [1] receives. */
@@ -150,8 +151,7 @@ static void name_tracks(fr__trace *out, const fr__timeline *t)
 static void write_args(fr__trace *out, const fr__timeline *t, const fr_event *e,
                        const fr__trace_slice *slice)
 {
-    bool uses_weights = e->action == FR_DO_F || e->action == FR_DO_B || e->action == FR_DO_I ||
-                        e->action == FR_DO_W;
+    bool uses_weights = e->action <= FR_DO_W || e->action == FR_DO_R;
     fr__trace_arg args[6] = {{"stage", e->stage}, {"mini_batch", e->batch}};
     int n = 2;
     if (e->micro >= 0) args[n++] = (fr__trace_arg){"micro_batch", e->micro};

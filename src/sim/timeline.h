@@ -17,11 +17,11 @@ typedef struct fr__timeline {
     const int *n_events;           /* [worker] */
 } fr__timeline;
 
-/* One process per rank, one track per worker. Slices F12, B12, I12, W12 (micro-batch of the run),
- * STEP3, REDUCE3 (mini-batch), SEND_F12 and the like, with the stage in front (2F12) where a worker
- * has several; "wait F12" before an instruction that waited. Arrows from each send to its receive
- * if both were kept. Sums over replicas as asynchronous slices, from submit to take. One counter of
- * weight versions per stage and replica. */
+/* One process per rank, one track per worker. Slices F12, R12, B12, I12, W12 (micro-batch of the
+ * run), STEP3, REDUCE3 (mini-batch), SEND_F12 and the like, with the stage in front (2F12) where a
+ * worker has several; "wait F12" before an instruction that waited. Arrows from each send to its
+ * receive if both were kept. Sums over replicas as asynchronous slices, from submit to take. One
+ * counter of weight versions per stage and replica. */
 fr_status fr__timeline_write(fr_ctx *ctx, const char *path, const fr__timeline *t);
 
 #endif

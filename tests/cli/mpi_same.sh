@@ -9,9 +9,9 @@ exact=train.exact_sum=true
 # --- flush methods give the numbers of one worker ---
 same_in 2 mlp parallel.method=1f1b parallel.stages=2 "${clip[@]}"
 as_single mlp "${clip[@]}"
-same_in 4 resnet parallel.method=zb-h1 parallel.stages=4
+same_in 4 resnet parallel.method=zb-h1 parallel.stages=4 'parallel.recompute=[0, "n*", "s*"]'
 as_single resnet
-same_in 2 gpt parallel.method=zbv parallel.stages=4
+same_in 2 gpt parallel.method=zbv parallel.stages=4 'parallel.recompute=["h.*.mlp.*", "h.*.attn"]'
 as_single gpt
 same_in 3 mlp parallel.method=zb-h2 parallel.stages=3
 as_single mlp

@@ -46,6 +46,11 @@ for p in 2 4 8; do
 done
 period v-half 4 8 60 60 6
 period v-min 4 8 59 59 4
+period v-half 4 8 53 53 6 --reorder
+period v-half 8 16 113 113 10 --reorder
+period v-min 4 8 59 59 4 --reorder
+run 2 schedule 1f1b --reorder
+says "reorder is for v-half and v-min"
 period zbv 4 8 102 96 8 --costs F=2,I=2,W=2
 period dualpipev 2 8 42 42 5 --costs B=1.5
 run 0 schedule 1f1b --stages 3 --micro 8 --costs F=2,1,2,B=3,2,4 --link 1 --format json

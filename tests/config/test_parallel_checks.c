@@ -62,6 +62,7 @@ static void test_refused(void **state)
          NULL,
          {"stage 0 has 2", "interleaved", "1f1b"}},
         {"parallel={method: zb-h1, stages: 2, lead: 2}", NULL, {"lead", "zb-h1", "1f1b"}},
+        {"parallel={method: zbv, stages: 2, reorder: true}", NULL, {"reorder", "zbv", "v-half"}},
         {"parallel={method: zb-h1, replicas: [2, 1]}", NULL, {"--set", "replicas", "zb-h1"}},
         {"parallel={method: 1f1b, replicas: [2, 1], sync: {name: average}}",
          NULL,

@@ -8,6 +8,7 @@
 #include "engine/small_nets.h"
 
 #include "base/alloc.h"
+#include "base/philox.h"
 #include "base/thread.h"
 #include "engine/fault.h"
 #include "io/sha256.h"
@@ -30,6 +31,7 @@
 enum { STRIDE = IS_SANITIZED ? 5 : 1 };
 
 enum { MAX_STAGES = 16, MAX_LINKS = MAX_STAGES * MAX_STAGES, RING = 64, MAX_NOTED = 256 };
+enum { MAX_NODES = 256 };
 
 typedef struct rig_options {
     const char *generator; /* NULL: sequential */
@@ -58,6 +60,7 @@ struct rig {
     const fr_schedule *schedule;
     fr_engine_desc desc;
     struct fr_fault fault; /* of desc */
+    bool recompute[MAX_NODES];
     fr_engine *engine;
 
     minibatch ring[RING];
@@ -166,6 +169,29 @@ static inline fr_status rig_prepare(rig *p, int which, const rig_options *o)
     e->lr.name = "constant";
     e->lr.total = 1000;
     return FR_OK;
+}
+
+/* All nodes of these stages are recomputed: bit k for stage k. */
+static inline void rig_recompute_stages(rig *p, unsigned stages)
+{
+    memset(p->recompute, 0, sizeof p->recompute);
+    p->desc.recompute = p->recompute;
+    assert_true(fr_graph_n_nodes(p->b.graph) <= MAX_NODES);
+    for (int k = 0; k < p->desc.n_stages; k++)
+        for (int i = p->stages[k].first; i < p->stages[k].last; i++)
+            p->recompute[i] = stages >> k & 1;
+}
+
+/* A random half of all nodes. */
+static inline void rig_recompute_some(rig *p, uint32_t seed)
+{
+    p->desc.recompute = p->recompute;
+    assert_true(fr_graph_n_nodes(p->b.graph) <= MAX_NODES);
+    for (int i = 0; i < fr_graph_n_nodes(p->b.graph); i++) {
+        uint32_t words[4];
+        fr__random4(seed, FR_STREAM_SYNTHETIC, (uint32_t)i, 0, 0, words);
+        p->recompute[i] = words[0] % 2;
+    }
 }
 
 static inline fr_status rig_open(rig *p, int which, const rig_options *o)

@@ -73,6 +73,61 @@ static void compare(const char *planner, uint64_t seed, bool with_memory)
     assert_true(n_found > 300);
 }
 
+/* Every cut with every subset of recomputed nodes. */
+static void adapipe_is_best(void **state)
+{
+    (void)state;
+    compare("adapipe", 11, false);
+    compare("adapipe", 12, true);
+}
+
+/* Eight nodes that keep less and less, cut within less and less memory. */
+static void adapipe_recomputes_what_it_must(void **state)
+{
+    static const int kept[8] = {8, 8, 6, 6, 2, 2, 1, 1};
+    static const int64_t memory[5] = {80, 48, 32, 20, 12};
+    static const double wanted[2][5] = {{12, 13, 14, 15, 15}, {6, 7, 7, 8, 8}};
+    (void)state;
+    fr_ctx *ctx = fr_ctx_create();
+    fr_profile_node nodes[8] = {{0}};
+    static const int before[8] = {0, 0, 1, 2, 3, 4, 5, 6};
+    for (int i = 0; i < 8; i++)
+        nodes[i] = (fr_profile_node){.forward_s = 1,
+                                     .backward_s = 2,
+                                     .kept_bytes = kept[i],
+                                     .output_bytes = 100, /* does not count */
+                                     .n_inputs = i > 0,
+                                     .inputs = &before[i]};
+    const fr_profile by_hand = {.n_nodes = 8, .nodes = nodes}, *p;
+    assert_int_equal(fr_profile_copy(ctx, &by_hand, &p), FR_OK);
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 5; i++) {
+            const int n = 2 << k;
+            fr_plan *plan = make(
+                "adapipe", &(fr_plan_problem){
+                               .profile = p, .n_devices = n, .n_stages = n, .memory = memory[i]});
+            assert_non_null(plan);
+            assert_true(plan->is_optimal && plan->time_s == wanted[k][i]);
+            double slowest = 0;
+            for (int s = 0; s < n; s++) {
+                const fr_plan_stage *stage = &plan->stages[s];
+                int64_t bytes = 0;
+                double seconds = 0;
+                if (n == 4) assert_int_equal(stage->first, 2 * s);
+                for (int v = stage->first; v < stage->last; v++) {
+                    bytes += plan->recompute[v] ? 0 : kept[v];
+                    seconds += plan->recompute[v] ? 4 : 3;
+                }
+                assert_true((n - s) * bytes <= memory[i] && seconds == stage->time_s);
+                slowest = fmax(slowest, seconds);
+            }
+            assert_true(slowest == plan->time_s);
+            fr_plan_free(plan);
+        }
+    fr_profile_free(p);
+    fr_ctx_free(ctx);
+}
+
 static void exact_is_best(void **state)
 {
     (void)state;
@@ -340,11 +395,18 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_is_best),        cmocka_unit_test(dapple_is_best),
-        cmocka_unit_test(pipedream_is_best),    cmocka_unit_test(dapple_by_hand),
-        cmocka_unit_test(spp_is_best),          cmocka_unit_test(list_of_ways),
-        cmocka_unit_test(list_is_near),         cmocka_unit_test(dlplacer_is_best),
-        cmocka_unit_test(dlplacer_of_branches), cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(exact_is_best),
+        cmocka_unit_test(adapipe_is_best),
+        cmocka_unit_test(adapipe_recomputes_what_it_must),
+        cmocka_unit_test(dapple_is_best),
+        cmocka_unit_test(pipedream_is_best),
+        cmocka_unit_test(dapple_by_hand),
+        cmocka_unit_test(spp_is_best),
+        cmocka_unit_test(list_of_ways),
+        cmocka_unit_test(list_is_near),
+        cmocka_unit_test(dlplacer_is_best),
+        cmocka_unit_test(dlplacer_of_branches),
+        cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,12 +53,13 @@ static void reads_what_train_writes(void **state)
     for (int k = 0, i = 0; k < N; k++) {
         const fr__slice *s = &lanes.lanes.at[0].slices.at[k];
         if (k == 1) { /* the sum, which started after the first */
-            assert_true(s->start_ns == 500 && s->took_ns == 4000 && s->action == 10);
+            assert_true(s->start_ns == 500 && s->took_ns == 4000 && s->action == FR_N_ACTIONS);
             assert_true(s->stage == 1 && s->batch == 7 && s->micro == 12 && s->version == -1);
             continue;
         }
         const fr_event *e = &events[i++];
-        bool uses = !e->is_wait && e->action <= FR_DO_W, steps = e->action == FR_DO_STEP;
+        bool uses = !e->is_wait && (e->action <= FR_DO_W || e->action == FR_DO_R),
+             steps = e->action == FR_DO_STEP;
         assert_int_equal(s->start_ns, (int64_t)e->start_ns - 5000);
         assert_int_equal(s->took_ns, 250);
         assert_int_equal(s->action, e->action);

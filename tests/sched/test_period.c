@@ -4,7 +4,7 @@
 
 typedef struct result {
     double makespan, period;
-    int live[16], most_live;
+    int live[16], most_live, n_slots;
 } result;
 
 static double period_of(const fr_schedule *s, const fr_costs *costs)
@@ -14,10 +14,11 @@ static double period_of(const fr_schedule *s, const fr_costs *costs)
     return period;
 }
 
-static result timed_on(const char *name, int p, int m)
+static result timed_as(const char *name, int p, int m, bool reorder)
 {
     int chunks = fr_generator_find(name)->is_v ? 2 : 1;
-    fr_schedule *s = make(name, p * chunks, 0, m, 1);
+    fr_schedule *s = make_desc(
+        name, (fr_schedule_desc){.n_stages = p * chunks, .n_micro = m, .reorder = reorder});
     fr_clock c = timed(s, NULL);
     result r = {.makespan = c.makespan, .period = period_of(s, NULL)};
     assert_int_equal(s->n_workers, p);
@@ -27,10 +28,13 @@ static result timed_on(const char *name, int p, int m)
         r.live[w] = c.peak_live[w];
         if (r.live[w] > r.most_live) r.most_live = r.live[w];
     }
+    for (int k = 0; k < s->n_stages; k++) r.n_slots += s->n_slots[k];
     fr_clock_free(&c);
     fr_schedule_free(s);
     return r;
 }
+
+static result timed_on(const char *name, int p, int m) { return timed_as(name, p, m, false); }
 
 static void expect(const char *name, int p, int m, double makespan, double period, int live)
 {
@@ -100,6 +104,34 @@ static void little_memory(void **unused)
         }
 }
 
+/* Fill and drain in another order: proved, never longer, never with more memory on any worker. */
+static void reordered(void **unused)
+{
+    (void)unused;
+    static const char *const names[] = {"v-half", "v-min"};
+    int n_shorter = 0;
+    for (int i = 0; i < 2; i++)
+        for (int p = 1; p <= MOST; p++)
+            for (int m = 1; m <= 40; m += m < 2 * p ? 1 : 1 + p / 4) {
+                result plain = timed_on(names[i], p, m), r = timed_as(names[i], p, m, true);
+                if (r.makespan > plain.makespan || r.period > plain.period)
+                    fail_msg("%s p=%d m=%d: makespan %g, period %g; without: %g, %g", names[i], p,
+                             m, r.makespan, r.period, plain.makespan, plain.period);
+                for (int w = 0; w < p; w++) assert_true(r.live[w] <= plain.live[w]);
+                /* readers on other workers may hold a few of v-min's slots for longer */
+                assert_true(r.n_slots <= plain.n_slots + (i == 1 && p % 3 == 0 ? p / 3 : 0));
+                n_shorter += r.makespan < plain.makespan;
+                if (i == 0 && p % 2 == 0 && m >= p) /* even: 3p - 7, without (7p - 4) / 2 */
+                    assert_near(r.makespan, 6 * m + (p == 2 ? 1 : 3 * p - 7), "v-half");
+                if (i == 1 && p % 3 != 0) assert_near(r.makespan, plain.makespan, "v-min");
+            }
+    assert_true(n_shorter > 100);
+    assert_near(timed_as("v-half", 4, 8, true).makespan, 53, "v-half (4, 8)");
+    assert_near(timed_as("v-half", 8, 16, true).makespan, 113, "v-half (8, 16)");
+    assert_near(timed_as("v-min", 4, 8, true).makespan, 59, "v-min (4, 8)");
+    assert_near(timed_as("v-min", 8, 16, true).makespan, 123, "v-min (8, 16)");
+}
+
 static void published(void **unused)
 {
     (void)unused;
@@ -152,6 +184,7 @@ static void refusals(void **unused)
         {"zbv", {.n_stages = 5, .n_micro = 4}, "their number is even, not 5"},
         {"v-min", {.n_stages = 6, .chunks = 3, .n_micro = 4}, "3 chunks per worker"},
         {"v-half", {.n_stages = 1, .n_micro = 4}, "even, not 1"},
+        {"zbv", {.n_stages = 4, .n_micro = 4, .reorder = true}, "for v-half and v-min"},
         {"dualpipev", {.n_stages = 8, .n_micro = 7}, "at least 8"},
         {"dualpipev",
          {.n_stages = 4, .n_micro = 6, .replicas = (int[]){2, 2, 2, 2}},
@@ -279,10 +312,11 @@ static void slow_links(void **unused)
 
 static fr_status create_and_time(fr_ctx *inner, void *user)
 {
-    const fr_schedule_desc d = {.n_stages = 4, .n_micro = 4};
+    const fr_generator *g = fr_generator_find(user);
+    const fr_schedule_desc d = {.n_stages = 4, .n_micro = 4, .reorder = g->has_reorder};
     const fr_schedule *s = NULL;
     double period;
-    fr_status status = fr_schedule_create(inner, fr_generator_find(user), &d, &s);
+    fr_status status = fr_schedule_create(inner, g, &d, &s);
     if (status == FR_OK) status = fr_schedule_period(inner, s, &(fr_costs){.link = 1}, &period);
     fr_schedule_free(s);
     return status;
@@ -291,8 +325,8 @@ static fr_status create_and_time(fr_ctx *inner, void *user)
 static void out_of_memory(void **unused)
 {
     (void)unused;
-    char names[][16] = {"zbv", "1f1b-async"};
-    for (int i = 0; i < 2; i++) assert_true(support_walk_memory(create_and_time, names[i]) > 20);
+    char names[][16] = {"zbv", "1f1b-async", "v-half"};
+    for (int i = 0; i < 3; i++) assert_true(support_walk_memory(create_and_time, names[i]) > 20);
 }
 
 int main(void)
@@ -304,7 +338,7 @@ int main(void)
         cmocka_unit_test(published_grid), cmocka_unit_test(refusals),
         cmocka_unit_test(other_periods),  cmocka_unit_test(equals_long_walks),
         cmocka_unit_test(own_costs),      cmocka_unit_test(slow_links),
-        cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(out_of_memory),  cmocka_unit_test(reordered),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     fr_ctx_free(ctx);

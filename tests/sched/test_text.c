@@ -335,6 +335,7 @@ static void reads_posted_transfers(void **state)
          "0B2\n"
          "1RECV_F0,1F0,1RECV_F1,1RECV_F2,(1B0;1F1)OVERLAP_F_B,1SEND_B0,1B1,1SEND_B1,1F2,1B2,"
          "1SEND_B2\n"},
+        {zbv_two_csv, zbv_lowered_csv},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fr_schedule *alone = parse(cases[i].computation, 0, NULL);

@@ -13,6 +13,7 @@ const Timeline = (() => {
     // slice.
     const looks = {
         F: {color: "forward", name: "forward"},
+        R: {color: "forward", name: "recompute of activations"},
         B: {color: "backward", name: "backward"},
         I: {color: "backward", name: "backward, gradients of inputs"},
         W: {color: "weight", name: "backward, gradients of weights"},
