@@ -36,6 +36,10 @@ struct fr__task {
     int n_micro;
 };
 
+/* A cluster's slowest way between two neighbours, bytes/s: a port, or a share of a bus; INFINITY:
+ * all are free. False: no memory. */
+bool fr__slowest_link(fr_arena *a, const fr_cluster *c, double *least);
+
 /* Units that tables over pairs of them have time and memory for. */
 enum { FR__MOST_UNITS = 2000 };
 /* most: units at the most, each a run of nodes where there are more of these; 0: any number. */
@@ -139,7 +143,7 @@ enum { FR__MAX_LEVELS = 8 };
 int fr__levels_of(const fr_cluster *c, int n[FR__MAX_LEVELS], double bandwidth[FR__MAX_LEVELS]);
 
 extern const fr_planner fr__planner_pipedream, fr__planner_dapple, fr__planner_exact,
-    fr__planner_bapipe, fr__planner_spp, fr__planner_graphpipe, fr__planner_dlplacer,
-    fr__planner_list, fr__planner_brute, fr__planner_adapipe;
+    fr__planner_bapipe, fr__planner_spp, fr__planner_dlplacer, fr__planner_list, fr__planner_brute,
+    fr__planner_adapipe, fr__planner_pase, fr__planner_graphpipe;
 
 #endif

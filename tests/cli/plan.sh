@@ -175,3 +175,34 @@ run 2 plan net.yaml --cluster box.yaml --methods nothing
 says "nothing"
 run 2 plan net.yaml --cluster box.yaml --methods model-averaging
 says "model-averaging"
+
+# --- splits of layers: a report ---
+cat >wide.yaml <<'X'
+model: {name: mlp, inputs: 1024, depth: 2, width: 1024, classes: 16}
+data: {name: synthetic, n: 64, n_eval: 0}
+train: {batch: 64, steps: 1, optimizer: {name: sgd, lr: 0.1}}
+X
+run 0 plan wide.yaml --planner pase --devices 4 --ratio 100
+grep -q '115642368 operations' out || fail "pase: other count"
+grep -q 'batch alone 418578432' out || fail "pase: other count by batch"
+same "$(grep -c '1 x 2 x 2' out)" 2 "pase: layers cut by outputs and inputs"
+grep -q 'cannot run' out || fail "pase: does not say that it is a report"
+run 0 plan wide.yaml --planner pase --devices 4 --ratio 5000 --json
+same "$(grep -o '"cost[a-z_]*": 406192128' out | wc -l)" 2 "pase: nothing is cut"
+grep -q '"can_run": false' out || fail "pase: can_run"
+cat >flops.yaml <<'X'
+name: pair
+device: {name: card, flops: 1 TFLOP/s, efficiency: 0.8}
+topology: {name: all, bandwidth: 4 GB/s, latency: 1 us, devices: 2}
+X
+run 0 plan wide.yaml --planner pase --cluster flops.yaml --json
+near "$(value ratio)" 800 "pase: ratio of the cluster"
+same "$(value devices)" 2 "pase: devices of the cluster"
+run 2 plan wide.yaml --planner pase --devices 4
+says "--ratio"
+run 2 plan wide.yaml --planner pase --devices 4 --ratio 100 --out x.yaml
+says "--out"
+run 2 plan wide.yaml --planner exact --devices 4 --ratio 100 --cluster box.yaml
+says "--ratio"
+run 2 plan --profile profile.txt --machines 4 --bandwidth 1e9 --planner pase
+says "config"
