@@ -183,7 +183,8 @@ static const cli_option options[] = {
     {"out", "FILE", "write the plan as a config that train runs", CLI_TEXT, AT(out)},
     CLI_SET(AT(sets)),
     {"planner", "PLANNER",
-     "one planner: pipedream, dapple, exact, adapipe, bapipe, spp, dlplacer, list, pase or brute",
+     "one planner: pipedream, dapple, exact, adapipe, bapipe, spp, graphpipe, dlplacer, list, pase "
+     "or brute",
      CLI_TEXT, AT(planner)},
     {"ratio", "R", "pase: operations of a device per word of 4 bytes sent (the cluster's)",
      CLI_REAL, AT(ratio)},

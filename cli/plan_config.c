@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_METHODS = 64, TEXT = 1 << 16 };
+enum { MAX_METHODS = 64, TEXT = 1 << 16, MOST_LEAD = 4 };
 
 /* --- methods ---------------------------------------------------------------------------------- */
 
@@ -20,6 +20,7 @@ static void add_method(fr_plan_method *to, int *n, const fr_method *m)
                                   .policy = fr_policy_find(m->policy),
                                   .chunks = m->chunks > 0 ? m->chunks : 1,
                                   .max_stages = m->max_stages,
+                                  .max_lead = MOST_LEAD,
                                   .wants_replicas = m->wants_replicas,
                                   .is_allowed_async = !g->is_flush};
 }
@@ -77,8 +78,9 @@ static fr_status choose_methods(fr_ctx *ctx, const plan_wishes *o, const plan_ev
         for (const fr_method *const *m = fr_method_list(); *m && *n < MAX_METHODS; m++) {
             if (rank(*m) != k || left_out(*m, o, e)) continue;
             add_method(to, n, *m);
-            if (cli_plan_learned(e, *m))
-                to[*n - 1].max_stages = cli_plan_learned(e, *m)->max_stages;
+            if (!cli_plan_learned(e, *m)) continue;
+            to[*n - 1].max_stages = cli_plan_learned(e, *m)->max_stages;
+            to[*n - 1].max_lead = 1; /* with which it was measured; more makes weights staler */
         }
     return FR_OK;
 }
@@ -130,17 +132,53 @@ static void put_ints(struct keys *k, const char *name, int n, const int *values)
     put(k, "]");
 }
 
-static void put_recompute(struct keys *k, int n, const bool *recompute)
+/* Nodes of stage s that compute, and those of them that are recomputed. */
+static int count_again(const fr_candidate *c, const fr_profile *p, int s, int *n_again)
 {
-    int count = 0, said = 0;
-    for (int s = 0; s < n; s++) count += recompute && recompute[s];
+    const int last = s < c->n_stages - 1 ? c->cuts[s] : p->n_nodes;
+    int n = 0;
+    *n_again = 0;
+    for (int i = s ? c->cuts[s - 1] : 0; i < last; i++) {
+        if (p->nodes[i].is_input) continue;
+        n++, *n_again += c->recompute && c->recompute[i];
+    }
+    return n;
+}
+
+/* Numbers of stages of which all nodes are recomputed, names of other nodes. */
+static void each_again(const fr_candidate *c, const fr_profile *p,
+                       void (*tell)(void *user, int stage, const char *node), void *user)
+{
+    for (int s = 0, n_again; s < c->n_stages && c->recompute; s++) {
+        const int last = s < c->n_stages - 1 ? c->cuts[s] : p->n_nodes;
+        const bool is_whole = count_again(c, p, s, &n_again) == n_again;
+        if (is_whole) tell(user, s, NULL);
+        for (int i = s ? c->cuts[s - 1] : 0; i < last && !is_whole; i++)
+            if (c->recompute[i] && !p->nodes[i].is_input) tell(user, -1, p->nodes[i].name);
+    }
+}
+
+static void put_again(void *user, int stage, const char *node)
+{
+    struct keys *k = user;
+    const char *comma = k->text[k->n - 1] == '[' ? "" : ", ";
+    if (node)
+        put(k, "%s%s", comma, node);
+    else
+        put(k, "%s%d", comma, stage);
+}
+
+static void put_recompute(struct keys *k, const fr_candidate *c, const fr_profile *p)
+{
+    int n_all = 0, n_again = 0, n;
+    for (int s = 0; s < c->n_stages; s++, n_again += n) n_all += count_again(c, p, s, &n);
     begin(k, "parallel.recompute");
-    if (count == 0 || count == n) {
-        put(k, count ? "true" : "false");
+    if (n_again == 0 || n_again == n_all) {
+        put(k, n_again ? "true" : "false");
         return;
     }
-    for (int s = 0; s < n; s++)
-        if (recompute[s]) put(k, "%s%d", said++ ? ", " : "[", s);
+    put(k, "[");
+    each_again(c, p, put_again, k);
     put(k, "]");
 }
 
@@ -167,7 +205,7 @@ static fr_status save(fr_ctx *ctx, const plan_wishes *o, const fr_candidate *c,
     put_ints(k, "parallel.replicas", c->n_stages, c->replicas);
     begin(k, "parallel.chunks"), put(k, "%d", c->chunks > 0 ? c->chunks : 1);
     if (c->lead > 1) begin(k, "parallel.lead"), put(k, "%d", c->lead);
-    put_recompute(k, c->n_stages, c->recompute);
+    put_recompute(k, c, profile);
     begin(k, "train.micro"), put(k, "%d", c->n_micro);
     put_path(k, "parallel.cluster", o->cluster);
     if (o->profile) put_path(k, "parallel.profile", o->profile);
@@ -211,8 +249,9 @@ static void print_lost(void *user, const char *method, const char *why)
 }
 
 static void print_choice(const plan_wishes *o, const plan_evidence *e, const fr_choice_desc *d,
-                         const fr_choice *choice)
+                         const fr_choice *choice, const fr_profile *profile)
 {
+    (void)profile;
     char replicas[64];
     printf("%-15s %6s %8s %7s %7s %11s %11s %7s %9s  %s\n", "method", "stages", "replicas",
            "devices", "micro", "ms a batch", "samples/s", "bubble", "MB", "");
@@ -237,17 +276,21 @@ static json_t *pack_ints(int n, const int *values)
     return list;
 }
 
-static json_t *pack_candidate(const fr_candidate *c)
+static void pack_again(void *list, int stage, const char *node)
+{
+    json_array_append_new(list, node ? json_string(node) : json_integer(stage));
+}
+
+static json_t *pack_candidate(const fr_candidate *c, const fr_profile *profile)
 {
     json_t *recompute = json_array(), *memory = json_array();
-    for (int s = 0; s < c->n_stages; s++)
-        if (c->recompute[s]) json_array_append_new(recompute, json_integer(s));
+    each_again(c, profile, pack_again, recompute);
     for (int w = 0; w < c->n_workers; w++)
         json_array_append_new(memory, json_integer((json_int_t)c->memory[w]));
     return json_pack(
-        "{ss si si si si sb sf sf sf sf sI so so so so so ss}", "method", c->method, "stages",
-        c->n_stages, "workers", c->n_workers, "micro", c->n_micro, "chunks", c->chunks,
-        "asynchronous", c->is_async, "s_per_batch", c->s_per_batch, "samples_per_s",
+        "{ss si si si si si sb sf sf sf sf sI so so so so so ss}", "method", c->method, "stages",
+        c->n_stages, "workers", c->n_workers, "micro", c->n_micro, "chunks", c->chunks, "lead",
+        c->lead, "asynchronous", c->is_async, "s_per_batch", c->s_per_batch, "samples_per_s",
         c->samples_per_s, "bubble", c->bubble, "bound_s", c->bound_s, "peak_bytes",
         (json_int_t)c->peak, "replicas", pack_ints(c->n_stages, c->replicas), "cuts",
         pack_ints(c->n_stages - 1, c->cuts), "devices", pack_ints(c->n_workers, c->device_of),
@@ -260,12 +303,13 @@ static void pack_lost(void *list, const char *method, const char *why)
 }
 
 static void print_choice_json(const plan_wishes *o, const plan_evidence *e, const fr_choice_desc *d,
-                              const fr_choice *choice)
+                              const fr_choice *choice, const fr_profile *profile)
 {
     json_t *candidates = json_array(), *lost = json_array();
     each_lost(o, e, d, choice, pack_lost, lost);
     for (int i = 0; i < choice->n; i++)
-        if (choice->at[i].fits) json_array_append_new(candidates, pack_candidate(&choice->at[i]));
+        if (choice->at[i].fits)
+            json_array_append_new(candidates, pack_candidate(&choice->at[i], profile));
     json_print_line(json_pack("{sb so si si ss so}", "simulated", true, "candidates", candidates,
                               "tried", choice->n_tried, "too_large", choice->n_too_large, "why",
                               choice->why, "lost", lost));
@@ -304,14 +348,15 @@ static fr_status choose(fr_ctx *ctx, const plan_wishes *o, const fr_cluster *clu
     if (o->efficiency) FR_TRY(cli_plan_read_evidence(ctx, o->efficiency, d.batch, &evidence));
     FR_TRY(choose_methods(ctx, o, &evidence, methods, &d.n_methods));
     FR_TRY(fr_plan_choose(ctx, &d, &choice));
-    (strcmp(o->format, "json") == 0 ? print_choice_json : print_choice)(o, &evidence, &d, choice);
-    fr_status status = FR_OK;
-    if (o->out) {
+    const fr_profile *profile; /* the names of nodes are those of any size */
+    fr_status status = fr_run_model_profile(model, d.batch / choice->at[0].n_micro, &profile);
+    if (status == FR_OK)
+        (strcmp(o->format, "json") == 0 ? print_choice_json : print_choice)(o, &evidence, &d,
+                                                                            choice, profile);
+    if (status == FR_OK && o->out) {
         char comment[8192];
-        const fr_profile *profile;
         describe(choice, comment, sizeof comment);
-        status = fr_run_model_profile(model, d.batch / choice->at[0].n_micro, &profile);
-        if (status == FR_OK) status = save(ctx, o, &choice->at[0], profile, comment);
+        status = save(ctx, o, &choice->at[0], profile, comment);
     }
     fr_choice_free(choice);
     return status;
@@ -324,16 +369,15 @@ static fr_status save_plan(fr_ctx *ctx, const plan_wishes *o, const fr_plan *pla
     int n = plan->n_stages, n_workers = 0, w = 0;
     for (int s = 0; s < n; s++) n_workers += plan->stages[s].replicas;
     int *lists = calloc((size_t)(2 * n + n_workers), sizeof *lists);
-    bool *recompute = calloc((size_t)n, sizeof *recompute);
     fr_candidate c = {.method = fr_planner_find(plan->planner)->method,
                       .n_stages = n,
                       .n_workers = n_workers,
                       .n_micro = n_micro,
                       .chunks = 1,
                       .lead = n > 1 ? fr_planner_find(plan->planner)->lead : 1,
-                      .recompute = recompute};
+                      .recompute = plan->recompute};
     fr_status status = FR_NO_MEMORY;
-    if (lists && recompute) {
+    if (lists) {
         c.replicas = lists, c.cuts = lists + n, c.device_of = lists + 2 * n;
         for (int s = 0; s < n; s++) {
             c.replicas[s] = plan->stages[s].replicas;
@@ -348,7 +392,7 @@ static fr_status save_plan(fr_ctx *ctx, const plan_wishes *o, const fr_plan *pla
     } else {
         fr_fail(ctx, status, "out of memory for the plan file");
     }
-    free(lists), free(recompute);
+    free(lists);
     return status;
 }
 

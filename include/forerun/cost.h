@@ -107,10 +107,10 @@ typedef struct fr_stage_cost {
     fr_curve final;
 } fr_stage_cost;
 
-/* Nodes first .. last - 1. Memory of the curve is the profile's. recompute: a backward runs the
- * forward again and a slot keeps nothing but its outputs. */
+/* Nodes first .. last - 1. Memory of the curve is the profile's. recompute: [node of the profile];
+ * NULL: none. A backward runs those again of which it needs something, directly or for others. */
 FR_API FR_MUST_USE fr_status fr_profile_stage(fr_ctx *ctx, const fr_profile *p, int first, int last,
-                                              bool recompute, fr_stage_cost *out);
+                                              const bool *recompute, fr_stage_cost *out);
 /* Which stages talk to which, and bytes of a micro-batch on each link; as fr_graph_links does it.
  * cuts: [n_stages - 1] nodes. Room for n * (n - 1) / 2 in each list. */
 FR_API FR_MUST_USE fr_status fr_profile_links(fr_ctx *ctx, const fr_profile *p, int n_stages,

@@ -105,6 +105,7 @@ typedef struct fr_plan_method {
     const fr_generator *generator;
     const fr_policy *policy;
     int chunks, max_stages;
+    int max_lead;          /* 2 or 4: such leads are tried, too (generator->has_lead); 0: none */
     bool wants_replicas;   /* dp */
     bool is_allowed_async; /* its weights are not those of one worker */
 } fr_plan_method;
@@ -131,7 +132,7 @@ typedef struct fr_candidate {
     int n_stages, n_workers, n_micro, chunks;
     int lead; /* of the schedule; 1 where the method has none */
     int *cuts, *replicas, *device_of;
-    bool *recompute;
+    const bool *recompute; /* [node of the profile]; NULL: none */
     bool is_async;
     double s_per_batch, samples_per_s, bubble; /* simulated */
     size_t *memory;                            /* [worker], estimated */

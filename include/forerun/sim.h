@@ -77,7 +77,8 @@ typedef struct fr_spread_desc {
     const fr_schedule *schedule; /* to be used, lowered; NULL: as the generator makes it */
     const fr_generator *generator;
     int chunks, n_micro, n_batches; /* n_batches: of a segment, asynchronous only */
-    const bool *recompute;          /* [n_stages]; NULL: none */
+    int lead;                       /* of the generator; 0 = 1 */
+    const bool *recompute;          /* [node of the profile]; NULL: none */
     const fr_policy *policy;        /* NULL: live */
     fr_policy_options policy_options;
     const fr_cluster *cluster; /* NULL: free links, speed 1 */
@@ -95,6 +96,13 @@ typedef struct fr_spread {
 } fr_spread;
 FR_API FR_MUST_USE fr_status fr_spread_make(fr_ctx *ctx, const fr_spread_desc *d, fr_spread *out);
 FR_API void fr_spread_free(fr_spread *s);
+/* The nodes of least forward time to recompute, so that no worker takes more than its limit (0: it
+ * has none): recompute [node of the profile], on top of which the spread of d with them is within
+ * the limits. `made` is the spread of d without recompute. *fits false: no set is enough for some
+ * worker, and recompute is undefined. */
+FR_API FR_MUST_USE fr_status fr_spread_fit(fr_ctx *ctx, const fr_spread_desc *d,
+                                           const fr_spread *made, const size_t *limits,
+                                           bool *recompute, bool *fits);
 
 #ifdef __cplusplus
 }

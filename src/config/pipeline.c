@@ -32,6 +32,13 @@ static fr_status at_place(plan *b, const char *key, fr_status status)
 
 /* --- cuts ------------------------------------------------------------------------------------ */
 
+/* In a V a worker has two stages, and its sum counts. */
+static bool is_v(const plan *b)
+{
+    const fr_generator *g = b->t->schedule_file ? NULL : fr_generator_find(b->t->method->generator);
+    return g && g->is_v;
+}
+
 static fr_status cut(plan *b)
 {
     fr__pipeline *p = b->p;
@@ -42,7 +49,9 @@ static fr_status cut(plan *b)
     if (b->t->n_cuts > 0)
         FR_TRY(at_place(b, "cuts", fr_graph_find_cuts(b->g, b->t->n_cuts, b->t->cuts, p->cuts)));
     else
-        FR_TRY(at_place(b, "stages", fr_graph_balance(b->g, n, p->cuts)));
+        FR_TRY(at_place(b, "stages",
+                        is_v(b) ? fr_graph_balance_v(b->g, n, p->cuts)
+                                : fr_graph_balance(b->g, n, p->cuts)));
     return at_place(b, "cuts", fr_graph_cut(b->g, n - 1, p->cuts, p->stages));
 }
 
@@ -211,38 +220,15 @@ static fr_status find_replicas(plan *b)
     return FR_OK;
 }
 
-static void recompute_stage(fr__pipeline *p, int k)
-{
-    for (int i = p->stages[k].first; i < p->stages[k].last; i++) p->recompute[i] = true;
-}
-
-/* A stage whose weights change between a forward and its backward recomputes with those of the
- * backward. */
-static fr_status find_recompute(plan *b)
-{
-    const fr__settings *t = b->t;
-    fr__pipeline *p = b->p;
-    if (!t->recomputes_all && t->n_recompute == 0) return FR_OK;
-    p->recompute = FR_ARENA_ARRAY(&p->arena, bool, fr_graph_n_nodes(b->g));
-    if (!p->recompute) return fr__no_memory(b->ctx, (size_t)fr_graph_n_nodes(b->g), "nodes");
-    for (int k = 0; t->recomputes_all && k < p->n_stages; k++) recompute_stage(p, k);
-    for (int i = 0; i < t->n_recompute; i++) {
-        if (t->recompute[i] >= p->n_stages)
-            return fr_conf_fail(b->conf, "recompute", "there is no stage %d; they are 0 to %d",
-                                t->recompute[i], p->n_stages - 1);
-        recompute_stage(p, t->recompute[i]);
-    }
-    return FR_OK;
-}
-
 static fr_status open_all(plan *b)
 {
+    fr__pipeline *p = b->p;
     if (b->t->schedule_file) FR_TRY(count_stages(b));
     FR_TRY(find_replicas(b));
     FR_TRY(cut(b));
-    FR_TRY(find_recompute(b));
+    FR_TRY(fr__pipeline_find_recompute(b->conf, b->t, b->g, p));
     FR_TRY(find_links(b));
-    b->p->has_far_ties = fr_exec_find_far_tie(b->g, b->p->n_stages, b->p->stages) >= 0;
+    p->has_far_ties = fr_exec_find_far_tie(b->g, p->n_stages, p->stages) >= 0;
     FR_TRY(b->t->schedule_file ? schedule_by_file(b) : schedule_by_method(b));
     FR_TRY(check_schedule(b));
     FR_TRY(fr__parallel_check_sync(b->conf, b->t, b->p));

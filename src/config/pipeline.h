@@ -28,6 +28,10 @@ fr_status fr__pipeline_open(fr_ctx *ctx, fr_conf *root, const fr__settings *t, f
                             int64_t n_steps, int n_ranks, fr__pipeline *p);
 void fr__pipeline_close(fr__pipeline *p); /* a zeroed one is fine */
 
+/* recompute.c: requires the stages; fills p->recompute from parallel.recompute. */
+fr_status fr__pipeline_find_recompute(fr_conf *parallel, const fr__settings *t, const fr_graph *g,
+                                      fr__pipeline *p);
+
 /* "before fc.1, fc.2": names of the nodes that begin a stage; "" for one stage. Returns text. */
 const char *fr__pipeline_cuts_text(const fr__pipeline *p, const fr_graph *g, char *text,
                                    size_t room);

@@ -1,8 +1,10 @@
 /* settings_cluster.c -- reads the keys of `parallel` that concern time: the emulated cluster, the
- * profile, the stages that recompute activations. */
+ * profile, the stages and nodes that are recomputed. */
 #include "config/settings.h"
 
 #include "io/conf.h"
+
+#include <string.h>
 
 static fr_status read_path(fr_conf *c, const char *key, const char *what, const char **out)
 {
@@ -33,17 +35,21 @@ static fr_status read_numbers(fr_conf *c, const char *key, int end, const char *
     return FR_OK;
 }
 
-/* true, false, or a list of stages. */
+/* true, false, auto, or a list of stages and nodes, which is compared with the model later. */
 static fr_status read_recompute(fr_conf *c, fr__settings *s)
 {
-    bool all = false;
-    if (fr_conf_list_length(c, "recompute") < 0) {
-        if (fr_conf_has(c, "recompute")) FR_TRY(fr_conf_bool(c, "recompute", false, &all));
-        s->recomputes_all = all;
-        return FR_OK;
+    int n = fr_conf_list_length(c, "recompute");
+    if (n < 0) {
+        const char *word;
+        if (!fr_conf_has(c, "recompute")) return FR_OK;
+        FR_TRY(fr_conf_text(c, "recompute", "", &word));
+        s->recompute_auto = strcmp(word, "auto") == 0;
+        if (s->recompute_auto) return FR_OK;
+        return fr_conf_bool(c, "recompute", false, &s->recomputes_all);
     }
-    return read_numbers(c, "recompute", s->stages > 0 ? s->stages : FR_MAX_STAGES, "stage",
-                        &s->n_recompute, &s->recompute);
+    s->recompute = FR_ARENA_ARRAY(&c->root->arena, const char *, n + 1);
+    if (!s->recompute) return fr__conf_no_memory(c);
+    return fr_conf_texts(c, "recompute", n, s->recompute, &s->n_recompute);
 }
 
 static fr_status read_emulation(fr_conf *c, fr__settings *s)
@@ -70,5 +76,6 @@ fr_status fr__settings_cluster(fr_conf *c, fr__settings *s)
     FR_TRY(read_path(c, "cluster", "cluster file", &s->cluster));
     FR_TRY(read_path(c, "profile", "profile", &s->profile));
     FR_TRY(read_recompute(c, s));
+    if (fr_conf_has(c, "memory")) FR_TRY(fr__setting(c, "parallel.", "memory", s));
     return read_emulation(c, s);
 }

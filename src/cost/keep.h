@@ -29,7 +29,7 @@ fr_status fr__keep_least(fr_ctx *ctx, int n, const fr__keep_node *nodes, double 
 
 /* Nodes first .. last - 1 of a profile as a stage. n_sets: activation sets that it holds at once;
  * n_areas: areas into which backwards recompute, shared by the sets; is_split: backwards in two
- * parts, so that the gradient of an output is kept from the first to the second. */
+ * parts, so that gradients of outputs are kept from the first to the second. */
 typedef struct fr__keep_stage {
     const fr_profile *profile;
     int first, last;
@@ -39,10 +39,12 @@ typedef struct fr__keep_stage {
 
 /* Bytes of its activations with the nodes that are recomputed ([node of the profile], NULL: none),
  * as the engine allocates them: values of kept nodes, outputs of the stage, and outputs of kept
- * nodes that recomputed ones read are in every set, values of recomputed nodes in every area. */
+ * nodes that recomputed ones read are in every set, values of recomputed nodes in every area; the
+ * gradients of split backwards are in the sets, or in the areas where there are any. */
 double fr__keep_bytes(const fr__keep_stage *s, const bool *recompute);
-/* fr__keep_least for the stage: fr__keep_bytes is no more than room. out->recompute is [node of the
- * profile]; entries of other nodes are left as they are. */
-fr_status fr__keep_in_stage(fr_ctx *ctx, const fr__keep_stage *s, double room, fr__keep_set *out);
+/* fr__keep_least for all stages of a worker: their bytes are no more than room. out->recompute is
+ * [node of the profile]; entries of other nodes are left as they are. */
+fr_status fr__keep_in_stages(fr_ctx *ctx, int n, const fr__keep_stage *stages, double room,
+                             fr__keep_set *out);
 
 #endif

@@ -14,7 +14,7 @@ enum { MAX_STEPS = 64 }; /* of a staircase; further steps are merged, at the lat
 struct fr__stage_memo {
     struct fr__stage_memo *next;
     int first, last;
-    bool recompute;
+    const bool *recompute; /* [last - first]; NULL: none */
     fr_stage_cost cost;
 };
 
@@ -37,7 +37,23 @@ static double or_half(double part_s, double whole_s)
     return isnan(part_s) ? whole_s / 2 : part_s;
 }
 
-static void add_up(const fr_profile *p, int first, int last, bool recompute, fr_stage_cost *c)
+/* Nodes of which nothing is needed in the backward do not run again. Sets needed[last - first]. */
+static double again_s(const fr_profile *p, int first, int last, const bool *recompute, bool *needed)
+{
+    double sum = 0;
+    for (int i = last - 1; i >= first; i--) {
+        const fr_profile_node *n = &p->nodes[i];
+        if (n->is_input || !recompute[i - first] || !(needed[i - first] || n->kept_bytes > 0))
+            continue;
+        sum += n->forward_s;
+        for (int k = 0; k < n->n_inputs; k++)
+            if (n->inputs[k] >= first) needed[n->inputs[k] - first] = true;
+    }
+    return sum;
+}
+
+static void add_up(const fr_profile *p, int first, int last, const bool *recompute,
+                   fr_stage_cost *c)
 {
     const struct fr__profile_store *s = p->arena;
     int64_t values = 0, scratch = 0, edges = 0;
@@ -58,16 +74,12 @@ static void add_up(const fr_profile *p, int first, int last, bool recompute, fr_
         scratch = n->scratch_bytes > scratch ? n->scratch_bytes : scratch;
         bool leaves = s->last_use[i] < 0 || s->last_use[i] >= last;
         edges += s->last_use[i] >= last ? n->edge_bytes : 0;
-        if (!recompute)
+        if (!recompute || !recompute[i - first])
             c->kept_bytes += n->kept_bytes;
         else if (leaves)
             c->kept_bytes += n->output_bytes;
     }
     c->workspace_bytes = s->has_workspaces ? values + scratch + edges : (int64_t)p->workspace_bytes;
-    if (!recompute) return;
-    c->recompute = c->forward;
-    c->backward += c->recompute;
-    c->back_input += c->recompute;
 }
 
 /* --- the curve -------------------------------------------------------------------------------- */
@@ -122,11 +134,19 @@ static bool draw(fr_arena *a, const fr_profile *p, int first, int last, fr_stage
 
 /* --- cache ------------------------------------------------------------------------------------ */
 
-static size_t hash(int first, int last, bool recompute)
+static size_t hash(int first, int last, const bool *recompute)
 {
-    uint64_t h = ((uint64_t)(uint32_t)first << 33) ^ ((uint64_t)(uint32_t)last << 1) ^ recompute;
+    uint64_t h = ((uint64_t)(uint32_t)first << 32) ^ (uint64_t)(uint32_t)last;
+    for (int i = 0; i < last - first && recompute; i++)
+        h = (h ^ recompute[i]) * 0x100000001b3; /* FNV-1a */
     h *= 0x9E3779B97F4A7C15u;
     return (size_t)(h >> 20);
+}
+
+static bool is_same(const struct fr__stage_memo *m, int first, int last, const bool *recompute)
+{
+    return m->first == first && m->last == last && !m->recompute == !recompute &&
+           (!recompute || memcmp(m->recompute, recompute, (size_t)(last - first)) == 0);
 }
 
 static bool grow(struct fr__profile_store *s)
@@ -147,27 +167,44 @@ static bool grow(struct fr__profile_store *s)
     return true;
 }
 
-/* The lock is held. NULL: no memory. */
-static const fr_stage_cost *look_up(const fr_profile *p, int first, int last, bool recompute)
+static struct fr__stage_memo *new_memo(fr_arena *a, const fr_profile *p, int first, int last,
+                                       const bool *recompute)
+{
+    const int n = last - first;
+    struct fr__stage_memo *m = FR_ARENA_NEW(a, struct fr__stage_memo);
+    if (!m) return NULL;
+    m->first = first, m->last = last;
+    add_up(p, first, last, recompute, &m->cost);
+    if (recompute) {
+        bool *lists = FR_ARENA_ARRAY(a, bool, 2 * n); /* the set, and room for again_s */
+        if (!lists) return NULL;
+        memcpy(lists, recompute, (size_t)n * sizeof *lists);
+        m->recompute = lists;
+        m->cost.recompute = again_s(p, first, last, lists, lists + n);
+        m->cost.backward += m->cost.recompute;
+        m->cost.back_input += m->cost.recompute;
+    }
+    return draw(a, p, first, last, &m->cost) ? m : NULL;
+}
+
+/* The lock is held. recompute: [last - first], NULL if there is none. NULL: no memory. */
+static const fr_stage_cost *look_up(const fr_profile *p, int first, int last, const bool *recompute)
 {
     struct fr__profile_store *s = p->arena;
     size_t h = hash(first, last, recompute);
     for (struct fr__stage_memo *m = s->room ? s->memo[h % s->room] : NULL; m; m = m->next)
-        if (m->first == first && m->last == last && m->recompute == recompute) return &m->cost;
+        if (is_same(m, first, last, recompute)) return &m->cost;
     if (s->n == s->room && !grow(s)) return NULL;
-    struct fr__stage_memo *m = FR_ARENA_NEW(&s->costs, struct fr__stage_memo);
+    struct fr__stage_memo *m = new_memo(&s->costs, p, first, last, recompute);
     if (!m) return NULL;
-    m->first = first, m->last = last, m->recompute = recompute;
-    add_up(p, first, last, recompute, &m->cost);
-    if (!draw(&s->costs, p, first, last, &m->cost)) return NULL;
     m->next = s->memo[h % s->room];
     s->memo[h % s->room] = m;
     s->n++;
     return &m->cost;
 }
 
-fr_status fr_profile_stage(fr_ctx *ctx, const fr_profile *p, int first, int last, bool recompute,
-                           fr_stage_cost *out)
+fr_status fr_profile_stage(fr_ctx *ctx, const fr_profile *p, int first, int last,
+                           const bool *recompute, fr_stage_cost *out)
 {
     struct fr__profile_store *s = p->arena;
     *out = (fr_stage_cost){0};
@@ -180,8 +217,10 @@ fr_status fr_profile_stage(fr_ctx *ctx, const fr_profile *p, int first, int last
         return fr_fail(ctx, FR_INVALID,
                        "profile of %s: a stage of nodes %d to %d; there are nodes 0 to %d",
                        p->model, first, last - 1, p->n_nodes - 1);
+    bool again = false;
+    for (int i = first; i < last && recompute; i++) again = again || recompute[i];
     pthread_mutex_lock(&s->lock);
-    const fr_stage_cost *cost = look_up(p, first, last, recompute);
+    const fr_stage_cost *cost = look_up(p, first, last, again ? recompute + first : NULL);
     if (cost) *out = *cost;
     pthread_mutex_unlock(&s->lock);
     return cost ? FR_OK : fr__no_memory(ctx, sizeof *out, "the cost of a stage");

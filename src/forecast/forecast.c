@@ -258,27 +258,16 @@ static fr_status check_cluster(fr__setup *s, const fr_cluster *c)
     return FR_OK;
 }
 
-/* A spread takes stages that recompute: those with such a node. */
-static void find_recompute(const fr__pipeline *q, bool *stages)
-{
-    for (int k = 0; k < q->n_stages; k++) {
-        stages[k] = false;
-        for (int i = q->stages[k].first; i < q->stages[k].last; i++) stages[k] |= q->recompute[i];
-    }
-}
-
 static fr_status spread(fr__setup *s, fr__time_forecast *f)
 {
     const fr__pipeline *q = &s->pipeline;
-    bool recompute[FR_MAX_STAGES];
-    if (q->recompute) find_recompute(q, recompute);
     const fr_spread_desc d = {.profile = f->profile,
                               .n_stages = q->n_stages,
                               .cuts = q->cuts,
                               .replicas = q->schedule->replicas,
                               .schedule = q->schedule,
                               .n_micro = q->schedule->n_micro,
-                              .recompute = q->recompute ? recompute : NULL,
+                              .recompute = q->recompute,
                               .policy = s->settings.policy,
                               .policy_options = fr__settings_policy_options(&s->settings),
                               .cluster = f->cluster ? f->cluster : f->here,

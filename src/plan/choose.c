@@ -196,6 +196,7 @@ static bool fill_candidate(struct fr__chooser *c, const struct fr__outcome *at, 
                           .n_workers = o->n_workers,
                           .n_micro = o->size->n_micro,
                           .chunks = o->chunks,
+                          .lead = at->lead,
                           .recompute = at->recompute,
                           .is_async = o->class == FR__ASYNC,
                           .s_per_batch = at->s_per_batch,
@@ -257,8 +258,8 @@ static fr_status fill_choice(struct fr__chooser *c, fr_choice *choice)
                        c->n_too_large ? " in memory" : "",
                        c->d->may_recompute ? "" : ", recompute");
     FR_TRY(fill_losses(c, choice));
-    fr__choose_explain(c, best, kept[0], choice->n > 1 ? kept[1] : NULL, choice->why,
-                       sizeof choice->why);
+    fr__choose_explain(c, best, kept[0], choice->n > 1 && kept[1]->fits ? kept[1] : NULL,
+                       choice->why, sizeof choice->why);
     return FR_OK;
 }
 

@@ -49,6 +49,7 @@ struct fr__size {
 struct fr__option {
     struct fr__size *size;
     int method, n_stages, chunks, n_workers;
+    int lead;                   /* that fr__choose_can asks for; 0: 1 */
     const int *cuts, *replicas; /* [n_stages - 1], [n_stages] */
     const int *device_of;       /* [worker] */
     bool is_across;             /* stages of a pipeline side by side, not replicas of a stage */
@@ -64,8 +65,9 @@ struct fr__option {
 struct fr__outcome {
     const struct fr__option *option;
     int method; /* the option's, or another with the same schedule */
+    int lead;   /* of the schedule */
     const int *cuts;
-    bool *recompute;                  /* [n_stages] */
+    const bool *recompute;            /* [node]; NULL: none */
     double s_per_batch, bubble, busy; /* busy: of the busiest worker, a mini-batch */
     double sum_bytes, message_bytes;  /* sent by all, a mini-batch */
     size_t *memory;                   /* [worker] */
@@ -154,9 +156,15 @@ fr_status fr__choose_options(struct fr__chooser *c);
 bool fr__choose_is_twin(const struct fr__chooser *c, int a, int b);
 /* Can the method run on so many stages, replicas, micro-batches? */
 bool fr__choose_can(const struct fr__chooser *c, int method, const struct fr__option *o);
+/* Largest lead that a method may try; 1: it has none. */
+static inline int fr__choose_lead(const struct fr__chooser *c, int method)
+{
+    const fr_plan_method *m = &c->d->methods[method];
+    return m->generator->has_lead && m->max_lead > 1 ? m->max_lead : 1;
+}
 /* Simulate an option with these cuts; memory is made to fit by another method with the same
- * schedule, and by recompute where that is allowed. A layout that does not fit is not simulated,
- * and nothing is twice. */
+ * schedule, and by recompute where that is allowed; of its leads the fastest that fits is taken. A
+ * layout that does not fit is not simulated, and nothing is twice. */
 fr_status fr__choose_try(struct fr__chooser *c, const struct fr__option *o, int method,
                          const int *cuts, struct fr__outcome *out);
 /* Exchange devices of an outcome that is too large, or move its cuts, until it fits, where that

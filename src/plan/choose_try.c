@@ -2,7 +2,6 @@
 #include "plan/choose.h"
 
 #include <math.h>
-#include <string.h>
 
 static bool has_flush(const struct fr__chooser *c, const struct fr__option *o)
 {
@@ -10,7 +9,7 @@ static bool has_flush(const struct fr__chooser *c, const struct fr__option *o)
 }
 
 /* Mini-batches under way at once. */
-static int depth(const struct fr__chooser *c, const struct fr__option *o)
+static int depth(const struct fr__chooser *c, const struct fr__option *o, int lead)
 {
     int most = 1;
     if (has_flush(c, o)) return 1;
@@ -18,15 +17,15 @@ static int depth(const struct fr__chooser *c, const struct fr__option *o)
         if (o->replicas[s] > most) most = o->replicas[s];
     int share = o->size->n_micro / most;
     bool has_batches = c->d->methods[o->method].generator->ahead == FR_AHEAD_BATCHES;
-    return has_batches ? 1 + o->n_stages : 1 + (o->n_stages + share - 1) / share;
+    return has_batches ? 1 + o->n_stages : 1 + (lead * o->n_stages + share - 1) / share;
 }
 
 /* Mini-batches to walk: filling, the steady state, draining. */
-static int n_batches(const struct fr__chooser *c, const struct fr__option *o)
+static int n_batches(const struct fr__chooser *c, const struct fr__option *o, int lead)
 {
     double many = 8000.0 / (o->size->n_micro * o->n_stages);
     if (has_flush(c, o)) return 4;
-    return 2 * depth(c, o) + (int)fmin(fmax(many, 4), 40);
+    return 2 * depth(c, o, lead) + (int)fmin(fmax(many, 4), 40);
 }
 
 enum { AHEAD = 4 }; /* mini-batches until all that can run ahead do */
@@ -43,29 +42,28 @@ static bool runs_ahead(const fr_schedule *s)
 
 double fr__choose_cost(const struct fr__chooser *c, const struct fr__option *o)
 {
-    int n = has_flush(c, o) && o->runs_ahead ? 11 * AHEAD : n_batches(c, o);
+    int n = has_flush(c, o) && o->runs_ahead ? 11 * AHEAD : n_batches(c, o, 1);
     return 6.0 * o->size->n_micro * o->n_stages * n;
 }
 
-static fr_status spread(struct fr__chooser *c, const struct fr__outcome *at, fr_spread *out)
+static fr_spread_desc layout_of(const struct fr__chooser *c, const struct fr__outcome *at)
 {
     const struct fr__option *o = at->option;
     const fr_plan_method *m = &c->d->methods[at->method];
-    return fr_spread_make(c->ctx,
-                          &(fr_spread_desc){.profile = o->size->problem.profile,
-                                            .n_stages = o->n_stages,
-                                            .cuts = at->cuts,
-                                            .replicas = o->replicas,
-                                            .generator = m->generator,
-                                            .chunks = o->chunks,
-                                            .n_micro = o->size->n_micro,
-                                            .n_batches = has_flush(c, o) ? 1 : n_batches(c, o),
-                                            .recompute = at->recompute,
-                                            .policy = m->policy,
-                                            .cluster = c->d->cluster,
-                                            .device_of = o->device_of,
-                                            .overhead_s = c->d->overhead_s},
-                          out);
+    return (fr_spread_desc){.profile = o->size->problem.profile,
+                            .n_stages = o->n_stages,
+                            .cuts = at->cuts,
+                            .replicas = o->replicas,
+                            .generator = m->generator,
+                            .chunks = o->chunks,
+                            .n_micro = o->size->n_micro,
+                            .n_batches = has_flush(c, o) ? 1 : n_batches(c, o, at->lead),
+                            .lead = at->lead,
+                            .recompute = at->recompute,
+                            .policy = m->policy,
+                            .cluster = c->d->cluster,
+                            .device_of = o->device_of,
+                            .overhead_s = c->d->overhead_s};
 }
 
 static void look_at_memory(const struct fr__chooser *c, const fr_spread *s, struct fr__outcome *at)
@@ -79,43 +77,57 @@ static void look_at_memory(const struct fr__chooser *c, const fr_spread *s, stru
     }
 }
 
-/* Stages of workers that do not fit, or all. False: nothing new. */
-static bool recompute_more(const struct fr__chooser *c, struct fr__outcome *at, bool all)
+/* *out is made where the layout fits: the caller frees it. */
+static fr_status make(struct fr__chooser *c, struct fr__outcome *at, fr_spread *out)
 {
-    const struct fr__option *o = at->option;
-    bool is_new = false;
-    for (int s = 0; s < o->n_stages; s++) {
-        const int first = fr__choose_first(c, o, s);
-        bool wants = all;
-        for (int r = 0; r < o->replicas[s]; r++)
-            wants = wants ||
-                    !fr__choose_has_room(c, fr__choose_device(o, first + r), at->memory[first + r]);
-        is_new = is_new || (wants && !at->recompute[s]);
-        at->recompute[s] = at->recompute[s] || wants;
-    }
-    return is_new;
+    const fr_spread_desc d = layout_of(c, at);
+    FR_TRY(fr_spread_make(c->ctx, &d, out));
+    look_at_memory(c, out, at);
+    if (!at->fits) fr_spread_free(out);
+    return FR_OK;
 }
 
-/* *out is made where the layout fits: the caller frees it. */
+/* The cheapest nodes that make room; if none do, all of them, so that the memory of a layout that
+ * is too large is the least that it takes. */
+static fr_status choose_nodes(struct fr__chooser *c, struct fr__outcome *at, const fr_spread *plain)
+{
+    const fr_spread_desc d = layout_of(c, at);
+    bool *recompute = FR_ARENA_ARRAY(c->arena, bool, d.profile->n_nodes), fits;
+    size_t *limits = FR_NEW_ARRAY(size_t, at->option->n_workers);
+    fr_status status =
+        recompute && limits ? FR_OK : fr__no_memory(c->ctx, sizeof *limits, "a layout");
+    for (int w = 0; status == FR_OK && w < at->option->n_workers; w++) {
+        int64_t memory = c->d->cluster->devices[fr__choose_device(at->option, w)].memory;
+        limits[w] = memory > 0 ? (size_t)memory : 0;
+    }
+    if (status == FR_OK) status = fr_spread_fit(c->ctx, &d, plain, limits, recompute, &fits);
+    fr__free(limits);
+    FR_TRY(status);
+    for (int i = 0; !fits && i < d.profile->n_nodes; i++) recompute[i] = true;
+    at->recompute = recompute;
+    return FR_OK;
+}
+
+/* As above, first without recompute. */
 static fr_status make_fit(struct fr__chooser *c, struct fr__outcome *at, bool more, fr_spread *out)
 {
-    memset(at->recompute, 0, (size_t)at->option->n_stages * sizeof *at->recompute);
-    for (int round = 0; round < 3; round++) {
-        if (round && (!more || !recompute_more(c, at, round == 2))) break;
-        FR_TRY(spread(c, at, out));
-        look_at_memory(c, out, at);
-        if (at->fits) return FR_OK;
-        fr_spread_free(out);
-    }
-    return FR_OK;
+    at->recompute = NULL;
+    const fr_spread_desc d = layout_of(c, at);
+    FR_TRY(fr_spread_make(c->ctx, &d, out));
+    look_at_memory(c, out, at);
+    if (at->fits) return FR_OK;
+    fr_status status = more ? choose_nodes(c, at, out) : FR_OK;
+    fr_spread_free(out);
+    return status == FR_OK && more ? make(c, at, out) : status;
 }
 
 /* The steady state only: a run has many more mini-batches than are walked here. */
 static fr_status simulate(struct fr__chooser *c, const fr_spread *s, struct fr__outcome *at)
 {
     fr_sim_result r;
-    int n = n_batches(c, at->option), first = depth(c, at->option) - 1, last = n - 1;
-    if (!has_flush(c, at->option)) last -= depth(c, at->option);
+    const int n_deep = depth(c, at->option, at->lead);
+    int n = n_batches(c, at->option, at->lead), first = n_deep - 1, last = n - 1;
+    if (!has_flush(c, at->option)) last -= n_deep;
     if (runs_ahead(s->schedule)) first = AHEAD, last = 10 * AHEAD, n = last + AHEAD;
     fr_sim_desc d = {
         .schedule = s->schedule, .timing = s->timing, .n_batches = n, .overlaps = true};
@@ -150,19 +162,60 @@ static fr_status try_methods(struct fr__chooser *c, struct fr__outcome *at, fr_s
     return FR_OK;
 }
 
+static fr_status make_room_for(struct fr__chooser *c, struct fr__outcome *at)
+{
+    at->memory = FR_ARENA_ARRAY(c->arena, size_t, at->option->n_workers);
+    return at->memory ? FR_OK : fr__no_memory(c->ctx, sizeof *at, "a layout");
+}
+
+/* The outcome with another lead; s_per_batch INFINITY: it does not fit, or cannot be. */
+static fr_status with_lead(struct fr__chooser *c, const struct fr__outcome *at, int lead,
+                           struct fr__outcome *out)
+{
+    struct fr__option asked = *at->option;
+    fr_spread s = {0};
+    *out = *at;
+    out->lead = asked.lead = lead, out->s_per_batch = INFINITY, out->fits = false;
+    if (!fr__choose_can(c, at->method, &asked)) return FR_OK;
+    FR_TRY(make_room_for(c, out));
+    FR_TRY(make_fit(c, out, c->d->may_recompute, &s));
+    if (!out->fits) return FR_OK;
+    fr_status status = simulate(c, &s, out);
+    fr_spread_free(&s);
+    return status;
+}
+
+/* Leads of 4 and 2. A lead of 4 has the most micro-batches in flight: where it fits and gains
+ * nothing, 2 does not either. Of equally fast ones the least is taken, which holds the least. */
+static fr_status try_leads(struct fr__chooser *c, struct fr__outcome *at)
+{
+    const double alone = at->s_per_batch;
+    struct fr__outcome best = *at;
+    if (at->option->n_stages == 1) return FR_OK;
+    for (int lead = fr__choose_lead(c, at->method); lead > 1; lead /= 2) {
+        struct fr__outcome next;
+        fr_status status = with_lead(c, at, lead, &next);
+        if (status == FR_UNSUPPORTED || status == FR_INVALID) continue; /* no such schedule */
+        if (status != FR_OK) return status;
+        if (next.fits && !(next.s_per_batch < alone * (1 - 1e-9))) break;
+        if (next.s_per_batch <= best.s_per_batch * (1 + 1e-9)) best = next;
+    }
+    *at = best;
+    return FR_OK;
+}
+
 static fr_status try_new(struct fr__chooser *c, const struct fr__option *o, int method,
                          const int *cuts, struct fr__outcome *out)
 {
-    *out =
-        (struct fr__outcome){.option = o, .method = method, .cuts = cuts, .s_per_batch = INFINITY};
-    out->recompute = FR_ARENA_ARRAY(c->arena, bool, o->n_stages);
-    out->memory = FR_ARENA_ARRAY(c->arena, size_t, o->n_workers);
-    if (!out->recompute || !out->memory) return fr__no_memory(c->ctx, sizeof *out, "a layout");
+    *out = (struct fr__outcome){
+        .option = o, .method = method, .lead = 1, .cuts = cuts, .s_per_batch = INFINITY};
+    FR_TRY(make_room_for(c, out));
     fr_spread s = {0};
     fr_status status = try_methods(c, out, &s);
     if (status == FR_OK && out->fits) {
         status = simulate(c, &s, out);
         fr_spread_free(&s);
+        if (status == FR_OK) status = try_leads(c, out);
     }
     c->n_tried++;
     c->n_too_large += status == FR_OK && !out->fits;

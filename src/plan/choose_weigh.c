@@ -52,14 +52,17 @@ static double hop_time(struct fr__chooser *c, const struct fr__option *o, const 
     return most;
 }
 
-/* Micro-batches that worker w of n, or stage w of n, has on their way at once, about. */
-static double n_ahead(const struct fr__chooser *c, const struct fr__option *o, int w, int n)
+/* Micro-batches that worker w of n, or stage w of n, has on their way at once, about; n_behind: of
+ * w and those on the longest way from it to the end. */
+static double n_ahead(const struct fr__chooser *c, const struct fr__option *o, int w, int n_behind,
+                      int lead)
 {
     const fr_generator *g = c->d->methods[o->method].generator;
     double share = (double)o->size->n_micro / o->replicas[w];
     if (g->ahead == FR_AHEAD_ONE) return 1;
     if (g->ahead == FR_AHEAD_BATCH) return share;
-    return g->is_flush ? fmin(share, n - w) : n - w;
+    const double most = lead > 1 ? fmax(1, lead * (n_behind - 1)) : n_behind;
+    return g->is_flush ? fmin(share, most) : most;
 }
 
 static void look_at_devices(const struct fr__option *o, struct worker *at, int n)
@@ -92,7 +95,25 @@ struct traffic {
     int first;              /* of those it reads of */
     int *reader;            /* [node]: 1 + the last stage that reads it so far; 0: none */
     int last_back;          /* the last node whose gradient leaves the stage; -1: none does */
+    int *depth; /* [stage]: stages on the longest way from it to the end, by which leads count */
 };
+
+/* Branches that run at the same time hold what their own depth asks for. A stage of a schedule that
+ * does not count so holds a set for each stage behind it. */
+static void measure_depth(const struct fr__chooser *c, const struct fr__option *o, int *depth)
+{
+    const fr_profile *p = o->size->task.profile;
+    const bool by_links = c->d->methods[o->method].generator->has_lead;
+    for (int s = 0; s < o->n_stages; s++) depth[s] = by_links ? 1 : o->n_stages - s;
+    for (int s = o->n_stages - 1, i = p->n_nodes - 1; by_links && s > 0; s--)
+        for (; i >= o->cuts[s - 1]; i--)
+            for (int k = 0; k < p->nodes[i].n_inputs; k++) {
+                const int from = p->nodes[i].inputs[k];
+                if (from >= o->cuts[s - 1] || p->nodes[from].is_input) continue;
+                int *to = &depth[stage_of(o, s, from)];
+                if (*to < depth[s] + 1) *to = depth[s] + 1;
+            }
+}
 
 static void read_values(const struct fr__option *o, int s, int begin, int end, struct traffic *to)
 {
@@ -136,12 +157,13 @@ static void load_links(struct fr__chooser *c, const struct fr__option *o, int s,
 /* Bytes, about, of a replica of a stage, by the counts of fr_spread_make: those of its weights with
  * the copies that its method predicts, and of the slots of its micro-batches. A stage that may
  * recompute holds less: its slots do not count. */
-static double held_by(const struct fr__chooser *c, const struct fr__option *o, int s, int u, int v)
+static double held_by(const struct fr__chooser *c, const struct fr__option *o, int s, int n_behind,
+                      int u, int v)
 {
     const struct fr__task *t = &o->size->task;
     const fr_plan_method *m = &c->d->methods[o->method];
     const int end = s < o->n_stages - 1 ? o->cuts[s] : t->profile->n_nodes, r = o->replicas[s];
-    const double params = t->params[v] - t->params[u], slots = n_ahead(c, o, s, o->n_stages);
+    const double params = t->params[v] - t->params[u], slots = n_ahead(c, o, s, n_behind, 1);
     const fr_policy_context context = {.stage = s,
                                        .n_stages = o->n_stages,
                                        .lead = (int)ceil(slots) - 1,
@@ -184,7 +206,7 @@ static double fill(struct fr__chooser *c, struct fr__option *o, struct worker *a
         w->forward += t->forward[v] - t->forward[u];
         w->work += work, w->update += t->update[v] - t->update[u];
         w->beside += 2 * beside; /* forward and backward */
-        w->held += held_by(c, o, s, u, v);
+        w->held += held_by(c, o, s, moved->depth[s], u, v);
         w->params += t->params[v] - t->params[u];
         u = v;
         if (n == 1 || s == 0) continue;
@@ -249,7 +271,7 @@ static double estimate_of(const struct fr__chooser *c, const struct fr__option *
     for (int w = n - 1; w >= 0; w--) { /* down and up again, with so many on the way at once */
         double share = (double)o->size->n_micro / o->replicas[w];
         back += at[w].work / at[w].speed + at[w].beside + 2 * at[w].hop;
-        pace = fmax(pace, share * back / n_ahead(c, o, w, n));
+        pace = fmax(pace, share * back / n_ahead(c, o, w, n - w, fr__choose_lead(c, o->method)));
     }
     return pace + sum + (g->is_flush ? flush / o->chunks : 0);
 }
@@ -269,14 +291,17 @@ fr_status fr__choose_weigh(struct fr__chooser *c, struct fr__option *o)
     struct worker *at = FR_NEW_ARRAY(struct worker, n);
     int *ring = FR_NEW_ARRAY(int, o->n_workers);
     struct traffic moved = {.reader = FR_NEW_ARRAY(int, o->size->task.profile->n_nodes),
-                            .values = FR_NEW_ARRAY(double, 2 * o->n_stages)};
+                            .values = FR_NEW_ARRAY(double, 2 * o->n_stages),
+                            .depth = FR_NEW_ARRAY(int, o->n_stages)};
     fr_status status = FR_OK;
-    if (at && ring && moved.reader && moved.values) {
+    if (at && ring && moved.reader && moved.values && moved.depth) {
         moved.grads = moved.values + o->n_stages;
+        measure_depth(c, o, moved.depth);
         judge(c, o, at, n, fill(c, o, at, n, ring, &moved));
     } else {
         status = fr__no_memory(c->ctx, (size_t)n * sizeof *at, "an estimate");
     }
     fr__free(at), fr__free(ring), fr__free(moved.reader), fr__free(moved.values);
+    fr__free(moved.depth);
     return status;
 }

@@ -28,6 +28,7 @@ void fr__choose_say_layout(fr__text *t, const struct fr__outcome *at)
     fr__text_printf(t, ", %d device%s, %d micro-batch%s", o->n_workers,
                     o->n_workers == 1 ? "" : "s", o->size->n_micro,
                     o->size->n_micro == 1 ? "" : "es");
+    if (at->lead > 1) fr__text_printf(t, ", lead %d", at->lead);
 }
 
 static void say_layout(fr__text *t, const struct fr__chooser *c, const struct fr__outcome *at)
@@ -49,24 +50,57 @@ static void say_devices(fr__text *t, const struct fr__option *o)
     if (o->n_workers > ENOUGH) fr__text_printf(t, " ...");
 }
 
+/* Nodes first .. last - 1 that compute, those of them that are recomputed, and forward seconds of
+ * these. */
+static int count_again(const struct fr__outcome *at, int first, int last, int *n, double *seconds)
+{
+    const fr_profile *p = at->option->size->problem.profile;
+    int n_again = 0;
+    *n = 0;
+    for (int i = first; i < last; i++) {
+        if (p->nodes[i].is_input) continue;
+        *n += 1, n_again += at->recompute[i];
+        if (at->recompute[i]) *seconds += p->nodes[i].forward_s;
+    }
+    return n_again;
+}
+
+/* Whole stages by number, other nodes by name, the first of them. */
+static void say_recompute(fr__text *t, const struct fr__outcome *at)
+{
+    enum { ENOUGH = 6 };
+    const struct fr__option *o = at->option;
+    const fr_profile *p = o->size->problem.profile;
+    double seconds = 0, ignored = 0;
+    int n, n_stage, said = 0, n_all = count_again(at, 0, p->n_nodes, &n, &seconds);
+    if (n_all == n) fr__text_printf(t, ", all stages recompute");
+    for (int s = 0; s < o->n_stages && n_all < n; s++) {
+        const int first = s ? at->cuts[s - 1] : 0;
+        const int last = s < o->n_stages - 1 ? at->cuts[s] : p->n_nodes;
+        const bool is_whole = count_again(at, first, last, &n_stage, &ignored) == n_stage;
+        if (is_whole) fr__text_printf(t, ", %sstage %d", said++ ? "" : "recomputes ", s);
+        for (int i = first; i < last && !is_whole && said <= ENOUGH; i++) {
+            if (!at->recompute[i]) continue;
+            const char *name = said < ENOUGH ? p->nodes[i].name : "...";
+            fr__text_printf(t, ", %s%s", said++ ? "" : "recomputes ", name);
+        }
+    }
+    const double whole = o->size->task.forward[o->size->task.n];
+    fr__text_printf(t, " (%d of %d nodes, %.3g %% of the forward)", n_all, n,
+                    whole > 0 ? 100 * seconds / whole : 0);
+}
+
 const char *fr__choose_reason(struct fr__chooser *c, const struct fr__outcome *at)
 {
     const struct fr__option *o = at->option;
     fr__text t = {0};
     if (!at->fits) fr__text_printf(&t, "too large for its devices: ");
     fr__text_printf(&t, "%s", o->n_stages > 1 ? o->from : "not cut");
+    if (at->lead > 1) fr__text_printf(&t, ", lead %d", at->lead);
     if (at->n_moves) fr__text_printf(&t, ", %d changes by the simulator", at->n_moves);
     if (o->is_across) fr__text_printf(&t, ", stages of a pipeline side by side");
     say_devices(&t, o);
-    int n = 0;
-    for (int s = 0; s < o->n_stages; s++) n += at->recompute[s];
-    if (n == o->n_stages)
-        fr__text_printf(&t, ", all stages recompute");
-    else if (n) {
-        fr__text_printf(&t, ", recompute on");
-        for (int s = 0; s < o->n_stages; s++)
-            if (at->recompute[s]) fr__text_printf(&t, " %d", s);
-    }
+    if (at->recompute) say_recompute(&t, at);
     const fr_plan_method *m = &c->d->methods[at->method];
     int others = 0;
     for (int i = 0; i < c->d->n_methods; i++) {

@@ -7,17 +7,9 @@
 #include <string.h>
 
 static const fr_planner *const planners[] = {
-    &fr__planner_pipedream,
-    &fr__planner_dapple,
-    &fr__planner_exact,
-    &fr__planner_adapipe,
-    &fr__planner_bapipe,
-    &fr__planner_spp,
-    &fr__planner_dlplacer,
-    &fr__planner_list,
-    &fr__planner_pase,
-    &fr__planner_brute,
-    NULL,
+    &fr__planner_pipedream, &fr__planner_dapple, &fr__planner_exact,     &fr__planner_adapipe,
+    &fr__planner_bapipe,    &fr__planner_spp,    &fr__planner_graphpipe, &fr__planner_dlplacer,
+    &fr__planner_list,      &fr__planner_pase,   &fr__planner_brute,     NULL,
 };
 
 FR_REGISTRY(fr_planner, planners, fr_planner_list, fr_planner_find)

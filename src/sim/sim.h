@@ -5,13 +5,15 @@
  *     queue.c     who is next in virtual time
  *     notes.c     busy times and events of workers
  *     bounds.c    what no walk can beat
- *     spread.c    a layout by numbers -> schedule, timing, memory */
+ *     spread.c    a layout by numbers -> schedule, timing, memory
+ *     spread_fit.c  the nodes that a layout recomputes to fit */
 #ifndef FR_SIM_SIM_H
 #define FR_SIM_SIM_H
 
 #include <forerun/sim.h>
 
 #include "base/arena.h"
+#include "cost/keep.h"
 #include "sched/sched.h"
 
 /* Events that workers wait for. The lists are walked repeatedly: each event happens once per round
@@ -117,6 +119,9 @@ static inline bool fr__sim_is_last_gradient(const fr_schedule *s, const fr_instr
     int own = s->replicas[i->stage], j = i->micro % s->n_micro / own;
     return (i->action == FR_DO_B || i->action == FR_DO_W) && j == s->n_micro / own - 1;
 }
+
+/* Stage k of a spread, and how many activation sets and areas the schedule has for it. */
+fr__keep_stage fr__spread_stage(const fr_spread_desc *d, const fr_schedule *s, int k);
 
 fr_status fr__sim_sums_init(fr__sim *m);
 /* Bytes of bucket k, counted from the end. */

@@ -2,8 +2,7 @@
  *
  * Memory is estimated from the profile by the rules of the engine's allocation: blocks of weights
  * of the policy, one block of gradients and a share of one if replicas sum them, optimizer states,
- * slots (or, with recompute, their outputs and the areas that backwards share), a workspace, and
- * buffers for gradients in flight. */
+ * activations (cost/keep.h), a workspace, and buffers for gradients in flight. */
 #include "sim/sim.h"
 
 #include <forerun/exec_plan.h>
@@ -24,7 +23,6 @@ typedef struct maker {
     int n_forward, n_backward;
     fr_link *forward, *backward;
     size_t *forward_bytes, *backward_bytes;
-    int *last_use;        /* [node]: the last that reads it; -1: none */
     int *n_weight_blocks; /* [stage] */
     fr_spread *out;
 } maker;
@@ -40,8 +38,6 @@ static int stage_end(const fr_spread_desc *d, int k)
 {
     return k == d->n_stages - 1 ? d->profile->n_nodes : d->cuts[k];
 }
-
-static bool recomputes(const fr_spread_desc *d, int k) { return d->recompute && d->recompute[k]; }
 
 /* --- links ------------------------------------------------------------------------------------*/
 
@@ -106,7 +102,8 @@ static fr_status make_schedule(maker *m)
                                        .forward = m->forward,
                                        .n_backward = m->n_backward,
                                        .backward = m->backward,
-                                       .replicas = d->replicas};
+                                       .replicas = d->replicas,
+                                       .lead = d->lead};
         FR_TRY(fr_schedule_create(m->ctx, d->generator, &desc, &own->schedule));
         m->s = own->schedule;
     }
@@ -146,7 +143,7 @@ static fr_status make_timing(maker *m)
     if (!cost || !speed || !device_of) return no_memory(m);
     for (int k = 0; k < d->n_stages; k++)
         FR_TRY(fr_profile_stage(m->ctx, d->profile, stage_begin(d, k), stage_end(d, k),
-                                recomputes(d, k), &cost[k]));
+                                d->recompute, &cost[k]));
     for (int w = 0; w < s->n_workers; w++) FR_TRY(place_worker(m, w, &device_of[w], &speed[w]));
     *t = (fr_timing){.cost = cost,
                      .speed = speed,
@@ -160,36 +157,6 @@ static fr_status make_timing(maker *m)
 }
 
 /* --- memory -----------------------------------------------------------------------------------*/
-
-static bool find_uses(maker *m)
-{
-    const fr_profile *p = m->d->profile;
-    m->last_use = FR_ARENA_ARRAY(m->arena, int, p->n_nodes + 1);
-    for (int i = 0; m->last_use && i < p->n_nodes; i++) {
-        m->last_use[i] = -1;
-        for (int j = 0; j < p->nodes[i].n_inputs; j++) m->last_use[p->nodes[i].inputs[j]] = i;
-    }
-    return m->last_use != NULL;
-}
-
-/* Bytes of a slot: the stage's kept values, and its outputs behind them. A node that keeps its
- * output has already counted it; at the border of a stage it is among the outputs instead. From an
- * I to its W the gradient of a node's output is kept too. */
-static void slot_bytes(const maker *m, int k, double *kept, double *outputs)
-{
-    const fr_spread_desc *d = m->d;
-    *kept = *outputs = 0;
-    for (int i = stage_begin(d, k); i < stage_end(d, k); i++) {
-        const fr_profile_node *n = &d->profile->nodes[i];
-        if (n->is_input) continue;
-        bool leaves = m->last_use[i] < 0 || m->last_use[i] >= stage_end(d, k);
-        *kept += (double)n->kept_bytes;
-        if (m->s->is_split && n->param_bytes > 0) *kept += (double)n->output_bytes;
-        if (!leaves) continue;
-        *outputs += (double)n->output_bytes;
-        if (n->kept_bytes >= n->output_bytes) *kept -= (double)n->output_bytes;
-    }
-}
 
 /* Areas into which backwards recompute: one, plus those held from an I to its W. */
 static int n_areas(const fr_schedule *s, int k)
@@ -206,6 +173,16 @@ static int n_areas(const fr_schedule *s, int k)
         if (at->action == FR_DO_I) held++;
     }
     return most;
+}
+
+fr__keep_stage fr__spread_stage(const fr_spread_desc *d, const fr_schedule *s, int k)
+{
+    return (fr__keep_stage){.profile = d->profile,
+                            .first = stage_begin(d, k),
+                            .last = stage_end(d, k),
+                            .n_sets = s->n_slots[k],
+                            .n_areas = n_areas(s, k),
+                            .is_split = s->is_split};
 }
 
 /* As in the plan; passes that only evaluate have one block. */
@@ -229,18 +206,15 @@ static fr_status count_weight_blocks(maker *m)
 static double stage_memory(const maker *m, int k)
 {
     const fr_schedule *s = m->s;
-    double params = (double)m->out->timing.cost[k].param_bytes, kept, outputs, bytes;
-    slot_bytes(m, k, &kept, &outputs);
-    bytes = m->n_weight_blocks[k] * params + (double)m->out->timing.cost[k].fixed_bytes;
+    double params = (double)m->out->timing.cost[k].param_bytes;
+    double bytes = m->n_weight_blocks[k] * params + (double)m->out->timing.cost[k].fixed_bytes;
+    fr__keep_stage stage = fr__spread_stage(m->d, s, k);
     if (!s->is_forward_only) {
         bool drifts = m->d->policy && m->d->policy->extrapolation == FR_EXTRAPOLATE_DRIFT;
         bytes += params * (1 + m->d->profile->state_per_weight + (drifts ? 1 : 0));
         if (s->replicas[k] > 1) bytes += params / s->replicas[k];
     }
-    if (recomputes(m->d, k))
-        bytes += s->n_slots[k] * outputs + n_areas(s, k) * (kept + outputs);
-    else
-        bytes += s->n_slots[k] * (kept + outputs);
+    bytes += fr__keep_bytes(&stage, m->d->recompute);
     for (int l = 0; l < s->n_backward; l++) {
         const fr_link *link = &s->backward[l];
         if (link->from != k) continue;
@@ -254,7 +228,7 @@ static fr_status add_memory(maker *m)
 {
     const fr_schedule *s = m->s;
     size_t *memory = m->out->memory = FR_ARENA_ARRAY(m->arena, size_t, s->n_workers);
-    if (!memory || !find_uses(m)) return no_memory(m);
+    if (!memory) return no_memory(m);
     FR_TRY(count_weight_blocks(m));
     for (int k = 0; k < s->n_stages; k++) { /* the largest workspace of a worker's stages */
         const size_t bytes = (size_t)m->out->timing.cost[k].workspace_bytes;

@@ -9,9 +9,9 @@ exact=train.exact_sum=true
 # --- flush methods give the numbers of one worker ---
 same_in 2 mlp parallel.method=1f1b parallel.stages=2 "${clip[@]}"
 as_single mlp "${clip[@]}"
-same_in 4 resnet parallel.method=zb-h1 parallel.stages=4
+same_in 4 resnet parallel.method=zb-h1 parallel.stages=4 'parallel.recompute=[0, "n*", "s*"]'
 as_single resnet
-same_in 2 gpt parallel.method=zbv parallel.stages=4
+same_in 2 gpt parallel.method=zbv parallel.stages=4 'parallel.recompute=["h.*.mlp.*", "h.*.attn"]'
 as_single gpt
 same_in 3 mlp parallel.method=zb-h2 parallel.stages=3
 as_single mlp
@@ -36,5 +36,7 @@ same_in 3 mlp parallel.method=1f1b 'parallel.replicas=[2,1]'
 # --- asynchronous methods do not depend on timing ---
 same_in 4 mlp parallel.method=spectrain parallel.stages=2 parallel.replicas=2 \
     train.clip_norm=0.1 train.clip=late
+same_in 4 tied parallel.method=forerun parallel.stages=4 train.clip_norm=0.1 train.clip=late
+same_in 4 tied parallel.method=spectrain parallel.stages=2 parallel.replicas=2
 same_in 2 mlp parallel.method=xpipe parallel.replicas=2 'parallel.sync={name: wsp, distance: 1}'
 echo "ok: $n_same runs in several processes"

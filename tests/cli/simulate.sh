@@ -48,11 +48,24 @@ run 2 train net.yaml --out x --set "$two" --set 'parallel.devices=[0, 1]'
 grep -q 'set parallel.cluster too' err || fail "devices of nothing: $(cat err)"
 run 2 train net.yaml --out x --set "$two" --set 'parallel.recompute=[2]'
 grep -q 'there is no stage 2' err || fail "recompute of nothing: $(cat err)"
+run 2 train net.yaml --out x --set "$two" --set 'parallel.recompute=[1, fc.2.rellu]'
+grep -q "parallel.recompute: no node of the model is called 'fc.2.rellu'; the nearest is 'fc.2.relu'" err ||
+    fail "recompute of a name that is nearly one: $(cat err)"
+run 2 train net.yaml --out x --set "$two" --set 'parallel.recompute=["h.*.ln"]'
+grep -q "no node of the model is called 'h.\*.ln'" err || fail "a pattern of nothing: $(cat err)"
 [ ! -e x ] || fail "a refused run left a folder"
 
-# --- recompute: less memory, the same weights ---
-run 0 train net.yaml --out again2 --set "$two" --set parallel.recompute=true
-same "$(sha again2)" "$(sha plain)" "weights with recompute"
+# --- recompute: of stages or nodes, the same weights, memory as forecast ---
+for nodes in true '[1]' '["fc.*.relu"]' '[0, fc.3, "fc.2.*"]'; do
+    run 0 train net.yaml --out again2 --set "$two" --set "parallel.recompute=$nodes"
+    same "$(sha again2)" "$(sha plain)" "weights with recompute: $nodes"
+    same "$(grep -o '"peak_bytes": [0-9]*' again2/summary.json | cut -d' ' -f2)" \
+        "$(grep -o '"predicted_peak_bytes": [0-9]*' again2/summary.json | cut -d' ' -f2)" \
+        "bytes with recompute: $nodes"
+    run 0 train again2/config.yaml --out again3 # the saved config has the same entries
+    same "$(sha again3)" "$(sha plain)" "weights of the saved config"
+    rm -r again2 again3
+done
 
 # --- simulate ---
 run 0 simulate net.yaml --set "$two" --cluster pair.yaml --trace t.json

@@ -74,15 +74,17 @@ static bool is_read_again(const fr_profile *p, int node, int last, const bool *a
 
 static double count(const fr__keep_stage *s, const bool *again)
 {
-    int64_t slot = 0, area = 0;
+    int64_t slot = 0, area = 0, grads = 0;
+    bool any = false;
     for (int i = s->first; i < s->last; i++) {
         const fr_profile_node *n = &s->profile->nodes[i];
         if (n->is_input) continue;
         const bool is_output = is_read_behind(s->profile, i, s->last);
         const bool has_output = n->kept_bytes >= n->output_bytes;
         int64_t inner = n->kept_bytes - (is_output && has_output ? n->output_bytes : 0);
-        if (s->is_split && n->param_bytes > 0) inner += n->output_bytes;
+        if (s->is_split && n->param_bytes > 0) grads += n->output_bytes;
         if (is_output) slot += n->output_bytes;
+        any = any || (again[i] && n->kept_bytes > 0);
         if (again[i]) {
             area += inner + (is_output ? n->output_bytes : 0);
             continue;
@@ -91,70 +93,103 @@ static double count(const fr__keep_stage *s, const bool *again)
         if (!is_output && !has_output && is_read_again(s->profile, i, s->last, again))
             slot += n->output_bytes;
     }
-    return (double)(s->n_sets * slot + s->n_areas * area);
+    return (double)(s->n_sets * (slot + (any ? 0 : grads)) +
+                    s->n_areas * (area + (any ? grads : 0)));
 }
 
+/* Nodes of a measured profile that share a value are recomputed together. */
 static bool is_whole(const fr__keep_stage *s, const bool *again)
 {
+    bool shares = false;
     for (int i = s->first + 1; i < s->last; i++) {
-        const fr_profile_node *n = &s->profile->nodes[i];
-        bool is_part = n->forward_s == 0 && n->n_inputs > 0 && i > 1;
-        if (is_part && again[i] != again[i - 1]) return false;
+        const fr_profile_node *n = &s->profile->nodes[i], *before = n - 1;
+        int n_readers = 0;
+        for (int k = 0; k < s->profile->n_nodes; k++)
+            for (int q = 0; q < s->profile->nodes[k].n_inputs; q++)
+                n_readers += s->profile->nodes[k].inputs[q] == i - 1;
+        bool in_place = n->values_bytes > 0 && n->kept_bytes == 0 && n_readers == 1 &&
+                        n->output_bytes == before->output_bytes &&
+                        (shares || before->kept_bytes >= before->output_bytes);
+        shares = !before->is_input && (n->forward_s == 0 || in_place);
+        if (shares && again[i] != again[i - 1]) return false;
     }
     return true;
 }
 
-static double least_of_all(const fr__keep_stage *s, double room)
+static double bytes_of(int n, const fr__keep_stage *s, const bool *again)
+{
+    double sum = 0;
+    for (int k = 0; k < n; k++) sum += count(&s[k], again);
+    return sum;
+}
+
+static double least_of_all(int n, const fr__keep_stage *s, double room)
 {
     double least = INFINITY;
-    const int n = s->last - s->first;
-    for (int mask = 0; mask < 1 << n; mask++) {
+    const int first = s[0].first, last = s[n - 1].last;
+    for (int mask = 0; mask < 1 << (last - first); mask++) {
         bool again[MOST + 2] = {false};
         double seconds = 0;
-        for (int i = s->first; i < s->last; i++) {
-            again[i] = mask >> (i - s->first) & 1;
+        for (int i = first; i < last; i++) {
+            again[i] = mask >> (i - first) & 1;
             seconds += again[i] ? s->profile->nodes[i].forward_s : 0;
         }
-        if (seconds < least && is_whole(s, again) && count(s, again) <= room) least = seconds;
+        if (seconds >= least || !is_whole(&s[0], again) || !is_whole(&s[n - 1], again)) continue;
+        if (bytes_of(n, s, again) <= room) least = seconds;
     }
     return least;
+}
+
+/* One stage, or two of one worker. */
+static int draw_stages(const fr_profile *p, fr__keep_stage s[2])
+{
+    const int first = roll(0, 1), last = p->n_nodes - (p->n_nodes > 4 ? roll(0, 2) : 0);
+    const int n = last - first > 3 && roll(0, 3) == 0 ? 2 : 1;
+    const bool is_split = roll(0, 3) == 0;
+    for (int k = 0; k < n; k++) {
+        s[k] = (fr__keep_stage){.profile = p,
+                                .first = k ? s[0].last : first,
+                                .last = k == n - 1 ? last : (first + last + 1) / 2,
+                                .n_sets = roll(1, 5),
+                                .is_split = is_split};
+        s[k].n_areas = roll(0, s[k].n_sets < 3 ? s[k].n_sets : 3);
+    }
+    return n;
 }
 
 static void equals_enumeration(void **state)
 {
     (void)state;
     fr_ctx *ctx = fr_ctx_create();
-    int n_partial = 0, n_none = 0;
+    int n_partial = 0, n_none = 0, n_open = 0;
     for (int round = 0; round < 600; round++) {
         dice.number = (uint64_t)round, dice.drawn = 0;
         struct model m;
-        const int n = roll(1, round % 30 == 0 ? MOST : 9);
-        const fr_profile *p = draw_profile(ctx, &m, n, round % 3 == 0);
-        fr__keep_stage s = {.profile = p,
-                            .first = roll(0, 1),
-                            .last = n + 1 - (n > 3 ? roll(0, 2) : 0),
-                            .n_sets = roll(1, 5),
-                            .is_split = roll(0, 3) == 0};
-        s.n_areas = roll(0, s.n_sets < 3 ? s.n_sets : 3);
+        fr__keep_stage s[2];
+        const fr_profile *p =
+            draw_profile(ctx, &m, roll(1, round % 30 == 0 ? MOST : 9), round % 3 == 0);
+        const int n = draw_stages(p, s);
         bool again[MOST + 2] = {false};
         fr__keep_set set = {.recompute = again};
-        const double whole = count(&s, again), room = floor(whole * roll(10, 105) / 100);
-        assert_true(fr__keep_bytes(&s, NULL) == whole);
-        assert_ok(ctx, fr__keep_in_stage(ctx, &s, room, &set));
-        const double least = least_of_all(&s, room);
-        if (set.seconds != least)
+        const double whole = bytes_of(n, s, again), room = floor(whole * roll(10, 105) / 100);
+        assert_true(fr__keep_bytes(&s[0], NULL) == count(&s[0], again));
+        assert_ok(ctx, fr__keep_in_stages(ctx, n, s, room, &set));
+        const double least = least_of_all(n, s, room);
+        if (set.is_least ? set.seconds != least : set.seconds < least)
             fail_msg("case %d: %g s recomputed, the least of all subsets is %g", round, set.seconds,
                      least);
-        assert_true(set.is_least);
-        double seconds = isfinite(least) ? 0 : INFINITY;
-        for (int i = s.first; i < s.last; i++) seconds += again[i] ? p->nodes[i].forward_s : 0;
+        double seconds = isfinite(set.seconds) ? 0 : INFINITY;
+        for (int i = 0; i < p->n_nodes; i++) seconds += again[i] ? p->nodes[i].forward_s : 0;
         n_partial += seconds > 0 && isfinite(least), n_none += !isfinite(least);
-        assert_true(seconds == least && is_whole(&s, again));
-        assert_true(count(&s, again) <= room || !isfinite(least));
-        assert_true(count(&s, again) == fr__keep_bytes(&s, again));
+        n_open += !set.is_least;
+        assert_true(seconds == set.seconds && (n == 2 || is_whole(s, again)));
+        assert_true(bytes_of(n, s, again) <= room || !isfinite(seconds));
+        for (int k = 0; k < n; k++)
+            assert_true(count(&s[k], again) == fr__keep_bytes(&s[k], again));
         fr_profile_free(p);
     }
-    assert_true(n_partial > 200 && n_none > 20); /* the cases are cases */
+    print_message("%d recompute, %d cannot fit, %d not proved\n", n_partial, n_none, n_open);
+    assert_true(n_partial > 200 && n_none > 20 && n_open < 10); /* the cases are cases */
     fr_ctx_free(ctx);
 }
 
@@ -204,7 +239,7 @@ static void proves_300_measured_nodes(void **state)
     const double none = fr__keep_bytes(&s, NULL);
     for (int tenth = 3; tenth <= 10; tenth++) {
         fr__keep_set set = {.recompute = again};
-        assert_ok(ctx, fr__keep_in_stage(ctx, &s, none * tenth / 10, &set));
+        assert_ok(ctx, fr__keep_in_stages(ctx, 1, &s, none * tenth / 10, &set));
         assert_true(set.is_least);
         assert_true(!isfinite(set.seconds) || fr__keep_bytes(&s, again) <= none * tenth / 10);
     }

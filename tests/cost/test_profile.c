@@ -359,7 +359,7 @@ static fr_status read_and_write(fr_ctx *ctx, void *user)
     const fr_profile *p;
     FR_TRY(read_text(ctx, w->state, w->text, &p));
     fr_stage_cost cost;
-    fr_status status = fr_profile_stage(ctx, p, 0, p->n_nodes, false, &cost);
+    fr_status status = fr_profile_stage(ctx, p, 0, p->n_nodes, NULL, &cost);
     if (status == FR_OK) status = fr_profile_write_json(ctx, p, support_path(w->state, "o"));
     if (status == FR_OK) status = fr_profile_write_pipedream(ctx, p, support_path(w->state, "o"));
     fr_profile_free(p);
@@ -390,7 +390,7 @@ static void alexnet(void **state)
     assert_int_equal(p->n_nodes, 23);
     assert_true(p->nodes[0].is_input);
     for (int i = 0; i < 23; i++) assert_int_equal(atoi(p->nodes[i].name + 4), i + 1);
-    assert_ok(ctx, fr_profile_stage(ctx, p, 0, 23, false, &cost));
+    assert_ok(ctx, fr_profile_stage(ctx, p, 0, 23, NULL, &cost));
     assert_int_equal(cost.param_bytes, 244403360);
     assert_true(fabs(cost.forward + cost.backward - 0.088) < 0.01);
     fr_profile_free(p);

@@ -45,6 +45,8 @@ static const fr_profile *chain(fr_ctx *ctx, bool has_workspaces)
     return p;
 }
 
+static const bool every[5] = {true, true, true, true, true};
+
 static void assert_near(double a, double b)
 {
     if (fabs(a - b) > 1e-12) fail_msg("%.17g, expected %.17g", a, b);
@@ -57,7 +59,7 @@ static void sums(void **state)
     const fr_profile *p = chain(ctx, false);
     fr_stage_cost c;
     for (int round = 0; round < 2; round++) { /* the second from the cache */
-        assert_ok(ctx, fr_profile_stage(ctx, p, 0, 5, false, &c));
+        assert_ok(ctx, fr_profile_stage(ctx, p, 0, 5, NULL, &c));
         assert_near(c.forward, 4);
         assert_near(c.backward, 8);
         assert_near(c.back_input, 1 + 1 + 2);
@@ -66,21 +68,20 @@ static void sums(void **state)
         assert_int_equal(c.param_bytes, 400);
         assert_int_equal(c.kept_bytes, 1000);
         assert_int_equal(c.fixed_bytes, 10000);
-        assert_ok(ctx, fr_profile_stage(ctx, p, 1, 4, true, &c));
+        assert_ok(ctx, fr_profile_stage(ctx, p, 1, 4, every, &c));
         assert_near(c.forward, 3);
         assert_near(c.backward, 8 + 3);
         assert_near(c.back_input, 4 + 3);
         assert_near(c.back_weight, 4);
         assert_int_equal(c.kept_bytes, 30); /* b leaves, a and relu do not */
-        assert_ok(ctx, fr_profile_stage(ctx, p, 4, 5, true, &c));
+        assert_ok(ctx, fr_profile_stage(ctx, p, 4, 5, every, &c));
         assert_int_equal(c.kept_bytes, 40); /* read nowhere */
     }
-    assert_fails(ctx, fr_profile_stage(ctx, p, 3, 3, false, &c), FR_INVALID, "nodes 0 to 4");
-    assert_fails(ctx, fr_profile_stage(ctx, p, 0, 6, false, &c), FR_INVALID, "nodes 0 to 4");
+    assert_fails(ctx, fr_profile_stage(ctx, p, 3, 3, NULL, &c), FR_INVALID, "nodes 0 to 4");
+    assert_fails(ctx, fr_profile_stage(ctx, p, 0, 6, NULL, &c), FR_INVALID, "nodes 0 to 4");
     fr_profile loose = *p;
     loose.arena = NULL;
-    assert_fails(ctx, fr_profile_stage(ctx, &loose, 0, 1, false, &c), FR_INVALID,
-                 "fr_profile_copy");
+    assert_fails(ctx, fr_profile_stage(ctx, &loose, 0, 1, NULL, &c), FR_INVALID, "fr_profile_copy");
     fr_profile_free(p);
     fr_ctx_free(ctx);
 }
@@ -92,15 +93,15 @@ static void workspaces(void **state)
     fr_ctx *ctx = fr_ctx_create();
     const fr_profile *p = chain(ctx, false);
     fr_stage_cost c;
-    assert_ok(ctx, fr_profile_stage(ctx, p, 2, 4, false, &c));
+    assert_ok(ctx, fr_profile_stage(ctx, p, 2, 4, NULL, &c));
     assert_int_equal(c.workspace_bytes, 5000000); /* nodes without these numbers */
     fr_profile_free(p);
     p = chain(ctx, true);
-    assert_ok(ctx, fr_profile_stage(ctx, p, 0, 5, false, &c));
+    assert_ok(ctx, fr_profile_stage(ctx, p, 0, 5, NULL, &c));
     assert_int_equal(c.workspace_bytes, 6000 + 400);
-    assert_ok(ctx, fr_profile_stage(ctx, p, 0, 2, false, &c));
+    assert_ok(ctx, fr_profile_stage(ctx, p, 0, 2, NULL, &c));
     assert_int_equal(c.workspace_bytes, 6000 + 100 + 1);
-    assert_ok(ctx, fr_profile_stage(ctx, p, 2, 4, true, &c));
+    assert_ok(ctx, fr_profile_stage(ctx, p, 2, 4, every, &c));
     assert_int_equal(c.workspace_bytes, 5000 + 300 + 1 + 3);
     fr_profile_free(p);
     fr_ctx_free(ctx);
@@ -113,7 +114,7 @@ static void curves(void **state)
     fr_ctx *ctx = fr_ctx_create();
     const fr_profile *p = chain(ctx, false);
     fr_stage_cost c;
-    assert_ok(ctx, fr_profile_stage(ctx, p, 0, 5, false, &c));
+    assert_ok(ctx, fr_profile_stage(ctx, p, 0, 5, NULL, &c));
     assert_near(c.final.time[0], 0);
     assert_near(c.final.bytes[c.final.n - 1], 1);
     for (int i = 1; i < c.final.n; i++)
@@ -124,11 +125,11 @@ static void curves(void **state)
     assert_near(fr_curve_time(&c.final, 0.75), 0.5);
     assert_near(fr_curve_time(&c.final, 0.76), 1);
     assert_near(fr_curve_time(&c.final, 1), 1);
-    assert_ok(ctx, fr_profile_stage(ctx, p, 0, 5, true, &c));
+    assert_ok(ctx, fr_profile_stage(ctx, p, 0, 5, every, &c));
     assert_near(c.recompute, 4);
     assert_near(c.backward, 12);
     assert_near(fr_curve_time(&c.final, 0.75), 0.5);
-    assert_ok(ctx, fr_profile_stage(ctx, p, 4, 5, false, &c));
+    assert_ok(ctx, fr_profile_stage(ctx, p, 4, 5, NULL, &c));
     assert_int_equal(c.final.n, 0);
     assert_near(fr_curve_time(&c.final, 0.3), 0.3);
     double time[] = {0, 0.5, 1}, bytes[] = {0, 0.8, 1};
@@ -151,7 +152,7 @@ static void long_curve(void **state)
     const fr_profile *p;
     assert_ok(ctx, fr_profile_copy(ctx, &by_hand, &p));
     fr_stage_cost c;
-    assert_ok(ctx, fr_profile_stage(ctx, p, 0, N, false, &c));
+    assert_ok(ctx, fr_profile_stage(ctx, p, 0, N, NULL, &c));
     for (double b = 0.001; b < 1; b += 0.001) {
         double t = fr_curve_time(&c.final, b);
         assert_true(t >= b - 1e-9 && t <= b + 1. / 60);

@@ -8,6 +8,7 @@
 #include "engine/small_nets.h"
 
 #include "base/alloc.h"
+#include "base/philox.h"
 #include "base/thread.h"
 #include "engine/fault.h"
 #include "io/sha256.h"
@@ -179,6 +180,18 @@ static inline void rig_recompute_stages(rig *p, unsigned stages)
     for (int k = 0; k < p->desc.n_stages; k++)
         for (int i = p->stages[k].first; i < p->stages[k].last; i++)
             p->recompute[i] = stages >> k & 1;
+}
+
+/* A random half of all nodes. */
+static inline void rig_recompute_some(rig *p, uint32_t seed)
+{
+    p->desc.recompute = p->recompute;
+    assert_true(fr_graph_n_nodes(p->b.graph) <= MAX_NODES);
+    for (int i = 0; i < fr_graph_n_nodes(p->b.graph); i++) {
+        uint32_t words[4];
+        fr__random4(seed, FR_STREAM_SYNTHETIC, (uint32_t)i, 0, 0, words);
+        p->recompute[i] = words[0] % 2;
+    }
 }
 
 static inline fr_status rig_open(rig *p, int which, const rig_options *o)

@@ -1,6 +1,6 @@
 /* test_emulated.c -- emulation and simulation are two walks by the same rules: an emulated run
- * takes the simulated time, including contention of links and sums over replicas. Runs are timed on
- * a virtual clock, which other processes cannot delay. */
+ * takes the simulated time, including contention of links, sums over replicas and recompute. Runs
+ * are timed on a virtual clock, which other processes cannot delay. */
 #include "engine/clocks.h"
 #include "engine/rig.h"
 #include "exec/stage.h"
@@ -70,6 +70,10 @@ static void fill_model(const layout *l, const rig *r, model *m)
                             .back_weight = 6 * ms,
                             .step = 3 * ms,
                             .param_bytes = (int64_t)(fr__part_at(e, k, 0)->exec->n_grads * 4)};
+        if (!fr__exec_recomputes(fr__part_at(e, k, 0)->exec)) continue;
+        m->cost[k].recompute = 4 * ms;
+        m->cost[k].backward += 4 * ms;
+        m->cost[k].back_input += 4 * ms;
     }
     for (int w = 0; w < 2 * MOST; w++) m->speed[w] = l->is_uneven && w % 3 == 2 ? 0.7 : 1;
     for (int i = 0; i < r->schedule->n_forward; i++)
@@ -127,12 +131,14 @@ static double emulate(rig *r, const model *m)
 static void as_simulated(void **unused)
 {
     (void)unused;
-    for (int i = 0; i < N_LAYOUTS; i++) {
-        const layout *l = &layouts[i];
+    for (int i = 0; i < 2 * N_LAYOUTS; i++) {
+        const layout *l = &layouts[i / 2];
         rig_options o = options_of(l);
         rig r;
         model m;
-        if (rig_open(&r, MLP, &o) != FR_OK) fail_msg("%s", rig_about(&r, &o));
+        if (rig_prepare(&r, MLP, &o) != FR_OK) fail_msg("%s", rig_about(&r, &o));
+        rig_recompute_stages(&r, i % 2 ? 15 : 0);
+        assert_ok(r.b.ctx, fr_engine_create(r.b.ctx, &r.desc, &r.engine));
         fill_model(l, &r, &m);
         double expected = simulate(l, &r, &m);
         fr_engine_free(r.engine);
@@ -140,8 +146,9 @@ static void as_simulated(void **unused)
         rig_close(&r);
         fr_cluster_free(m.cluster);
         if (!(fabs(ms - expected) < 1e-5 * expected))
-            fail_msg("layout %d (%s, %d stages): %.4f ms a mini-batch, simulated %.4f", i,
-                     l->generator, l->n_stages, ms, expected);
+            fail_msg(
+                "layout %d (%s, %d stages), recompute %d: %.4f ms a mini-batch, simulated %.4f",
+                i / 2, l->generator, l->n_stages, i % 2, ms, expected);
     }
 }
 

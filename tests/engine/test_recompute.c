@@ -1,7 +1,10 @@
 /* test_recompute.c -- activations that are recomputed instead of kept: the same bits if a backward
- * reads the weights of its forward, and less memory, exactly as forecast. test_reference.c tests
- * the case of different weights. */
+ * reads the weights of its forward, and less memory, exactly as forecast, for stages and for sets
+ * of nodes; a stage recomputes before it waits for its gradient. test_reference.c tests the case of
+ * different weights, conformance/test_recompute.c other models. */
 #include "engine/rig.h"
+
+#include "backend/kernel.h"
 
 enum { N_STEPS = 5, MOST = 4 };
 
@@ -30,6 +33,7 @@ static const layout layouts[] = {
     {"1f1b-async", "stash", 2, {2, 1}, 0, 0},
     {"1f1b-async", "double-buffer", 3, {1, 1, 1}, 0, 0},
     {"1f1b-async", "xpipe", 3, {1, 1, 1}, 0, 0},
+    {"1f1b-async", "spectrain", 3, {1, 1, 1}, 0, 0},
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
@@ -80,13 +84,24 @@ static void assert_predicted(const rig *r, const rig_options *o)
     }
 }
 
-static void run(int which, const rig_options *o, unsigned recompute, result *out)
+/* Sets of nodes: bits for stages, or a number from SOME on for random nodes. */
+enum { ALL = 15, SOME = 16 };
+
+static void choose(rig *r, unsigned set)
+{
+    if (set >= SOME)
+        rig_recompute_some(r, set);
+    else
+        rig_recompute_stages(r, set);
+}
+
+static void run(int which, const rig_options *o, unsigned set, result *out)
 {
     rig r;
     memset(out, 0, sizeof *out);
     out->is_same = true;
     if (rig_prepare(&r, which, o) != FR_OK) fail_msg("%s", rig_about(&r, o));
-    rig_recompute_stages(&r, recompute);
+    choose(&r, set);
     r.on_report = see_ledger;
     r.user = &out->is_same;
     if (fr_engine_create(r.b.ctx, &r.desc, &r.engine) != FR_OK) fail_msg("%s", rig_about(&r, o));
@@ -103,9 +118,6 @@ static void run(int which, const rig_options *o, unsigned recompute, result *out
     rig_close(&r);
 }
 
-enum { ALL = 15 };
-static const unsigned masks[] = {ALL, 5}; /* stages */
-
 static void the_same_bits(void **unused)
 {
     (void)unused;
@@ -119,18 +131,19 @@ static void the_same_bits(void **unused)
             if (which == TIED && o.n_batches) continue;
             result plain, again;
             run(which, &o, 0, &plain);
-            for (int k = 0; k < 2; k++) {
-                run(which, &o, masks[k], &again);
+            const unsigned sets[] = {ALL, 5, SOME + (unsigned)(N_NETS * i + which)};
+            for (int k = 0; k < 3; k++) {
+                run(which, &o, sets[k], &again);
                 if (!plain.is_same) continue;
                 n_compared++;
                 if (strcmp(plain.sha, again.sha) != 0 ||
                     memcmp(plain.losses, again.losses, sizeof plain.losses) != 0 ||
                     plain.eval.loss != again.eval.loss)
-                    fail_msg("net %s, layout %d (%s, %d stages), mask %d: other results",
-                             nets[which].name, i, o.generator, o.n_stages, k);
+                    fail_msg("net %s, layout %d (%s, %d stages), set %u: other results",
+                             nets[which].name, i, o.generator, o.n_stages, sets[k]);
             }
         }
-    assert_true(n_compared > N_NETS * N_LAYOUTS / STRIDE * 3 / 4);
+    assert_true(n_compared > N_NETS * N_LAYOUTS / STRIDE);
 }
 
 /* GPipe holds all micro-batches, so with recompute one area and their outputs are left. */
@@ -176,6 +189,105 @@ static void one_area_is_left(void **unused)
     }
 }
 
+/* In the middle: the values of `a` and `tanh` are shared, those of `b` and the following are kept
+ * for each micro-batch. With one slot more, memory grows by the kept values and outputs only. */
+static void memory_of_a_set(void **unused)
+{
+    (void)unused;
+    size_t slots[3][3];
+    for (int n = 0; n < 3; n++)
+        for (int set = 0; set < 3; set++) { /* none, a and tanh, all */
+            rig_options o = {.generator = "gpipe", .n_micro = 1 << n, .backend = "ref"};
+            rig r;
+            assert_int_equal(rig_prepare(&r, CHAIN, &o), FR_OK);
+            r.desc.micro_batch = 16;
+            rig_recompute_stages(&r, set == 2 ? ALL : 0);
+            const fr_graph *g = r.b.graph;
+            if (set == 1) r.recompute[fr_graph_find(g, "a")] = true;
+            if (set == 1) r.recompute[fr_graph_find(g, "tanh")] = true;
+            assert_ok(r.b.ctx, fr_engine_create(r.b.ctx, &r.desc, &r.engine));
+            slots[set][n] = fr_engine_predicted(r.engine, 0)->slots;
+            assert_int_equal(fr_engine_predicted(r.engine, 0)->total,
+                             fr_engine_peak_bytes(r.engine, 0));
+            rig_close(&r);
+        }
+    const size_t tanh_bytes = 16 * 9 * sizeof(float); /* a multiple of the alignment */
+    assert_int_equal(tanh_bytes % 64, 0);
+    for (int n = 0; n < 3; n++)
+        assert_int_equal(slots[1][n], slots[0][n] - (((size_t)1 << n) - 1) * tanh_bytes);
+    assert_true(slots[2][2] < slots[1][2]);
+}
+
+/* --- recompute ahead ------------------------------------------------------------------------- */
+
+/* Stage 0 of two computes linear `a` in each forward and each recompute. Stage 1 does not send the
+ * gradient of mini-batch k before `a` has been computed 2 k + 2 times: if a recompute waited for
+ * the gradient, none would come. */
+static struct {
+    _Atomic int n_done;   /* computations of `a` */
+    int n_sent, n_missed; /* gradients; those sent without a recompute */
+    fr_status (*forward)(fr__kernel *k, const fr__kernel_args *a);
+    fr__kernel_ops ops;
+    fr__kernel_maker makers[FR_OPERATOR_COUNT];
+    const fr_transport *transport;
+} watch;
+static _Thread_local bool is_last_stage;
+
+static fr_status watched_forward(fr__kernel *k, const fr__kernel_args *a)
+{
+    FR_TRY(watch.forward(k, a));
+    if (strcmp(k->node->name, "a") == 0) atomic_fetch_add(&watch.n_done, 1);
+    if (strcmp(k->node->name, "logits") == 0) is_last_stage = true;
+    return FR_OK;
+}
+
+static fr_status make_watched(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
+{
+    FR_TRY(fr__backend_ref.makers[FR_OP_LINEAR](spec, arena, out));
+    watch.ops = *(*out)->ops;
+    watch.forward = watch.ops.forward;
+    watch.ops.forward = watched_forward;
+    (*out)->ops = &watch.ops;
+    return FR_OK;
+}
+
+static void send_late(fr_channel *c, int b, size_t bytes)
+{
+    int due = is_last_stage ? 2 * watch.n_sent++ + 2 : 0;
+    for (int i = 0; i < 20000 && atomic_load(&watch.n_done) < due; i++) fr__sleep_ns(1000000);
+    watch.n_missed += atomic_load(&watch.n_done) < due; /* a worker's thread: no assertion here */
+    watch.transport->send(c, b, bytes);
+}
+
+static void recompute_does_not_wait_for_the_gradient(void **unused)
+{
+    (void)unused;
+    int cut;
+    rig r;
+    rig_options o = {.generator = "1f1b", .n_stages = 2, .cuts = &cut, .n_micro = 1};
+    bench b;
+    bench_init(&b, CHAIN);
+    cut = fr_graph_find(b.graph, "b");
+    bench_fini(&b);
+    assert_int_equal(rig_prepare(&r, CHAIN, &o), FR_OK);
+    memcpy(watch.makers, fr__backend_ref.makers, sizeof watch.makers);
+    watch.makers[FR_OP_LINEAR] = make_watched;
+    watch.transport = fr_transport_find("threads");
+    fr_backend backend = fr__backend_ref;
+    fr_transport transport = *watch.transport;
+    backend.makers = watch.makers;
+    transport.send = send_late;
+    r.desc.backend = &backend;
+    r.desc.transport = &transport;
+    rig_recompute_stages(&r, 1);
+    assert_ok(r.b.ctx, fr_engine_create(r.b.ctx, &r.desc, &r.engine));
+    rig_steps(&r, 0, 3);
+    assert_int_equal(watch.n_sent, 3);
+    assert_int_equal(watch.n_missed, 0);
+    assert_int_equal(atomic_load(&watch.n_done), 6);
+    rig_close(&r);
+}
+
 /* A mini-batch that diverges has no effect here either. */
 static void divergence_is_undone(void **unused)
 {
@@ -208,6 +320,8 @@ int main(void)
         cmocka_unit_test(the_same_bits),
         cmocka_unit_test(memory_is_less),
         cmocka_unit_test(one_area_is_left),
+        cmocka_unit_test(memory_of_a_set),
+        cmocka_unit_test(recompute_does_not_wait_for_the_gradient),
         cmocka_unit_test(divergence_is_undone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,8 +7,9 @@
  *     backward of mini-batch b        sees b updates
  *     SpecTrain                       s_b = ceil(floor(k/2) / T), s_f = s_b + ceil((w - j) / T)
  *
- * where micro-batch m is number j of its mini-batch. A stage with recompute computes its
- * activations again with the weights of the backward, from the inputs of its forward. */
+ * where micro-batch m is number j of its mini-batch. A layer that is recomputed computes its
+ * activations again with the weights of the backward, from those of the layer before as the
+ * backward sees them, or from the inputs of its stage's forward. */
 #include "engine/rig.h"
 
 enum { N_LAYERS = 3, WIDEST = 9, STEPS = 14, FEATURES = 6, CLASSES = 5 };
@@ -24,7 +25,7 @@ typedef struct layer {
 typedef struct model {
     int n, t;                                                  /* stages, micro-batches */
     int stage_of[N_LAYERS];                                    /* of a layer */
-    bool recomputes[N_LAYERS];                                 /* [stage] */
+    bool recomputes[N_LAYERS];                                 /* [layer] */
     layer at[STEPS + 1][N_LAYERS], speed[STEPS + 1][N_LAYERS]; /* [version] */
     layer grad[N_LAYERS];
 } model;
@@ -120,11 +121,13 @@ static void pass_sample(model *m, const layer *forward, const layer *backward, c
     const double *x[N_LAYERS];
     for (int k = 0; k < FEATURES; k++) y[0][k] = (double)data[k];
     for (int i = 0; i < N_LAYERS; i++) {
-        bool again = m->recomputes[m->stage_of[i]];
         bool is_inside = i > 0 && m->stage_of[i] == m->stage_of[i - 1];
         pass_layer(i, &forward[i], y[i], y[i + 1]);
         x[i] = is_inside ? z[i - 1] : y[i];
-        pass_layer(i, again ? &backward[i] : &forward[i], x[i], z[i]);
+        if (m->recomputes[i])
+            pass_layer(i, &backward[i], x[i], z[i]);
+        else
+            memcpy(z[i], y[i + 1], sizeof z[i]);
     }
     loss_slope(z[N_LAYERS - 1], target, n_targets, dy);
     for (int i = N_LAYERS - 1; i >= 0; i--) {
@@ -225,7 +228,19 @@ static const struct cut {
             {2, {"logits"}, {0, 0, 1}},
             {3, {"b", "logits"}, {0, 1, 2}}};
 
-/* again: bit k for stage k with recompute. */
+/* The nodes of the layers in `again`, bit i for layer i; the loss belongs to the last one. */
+static void recompute_layers(rig *r, unsigned again)
+{
+    int layer_index = -1;
+    r->desc.recompute = r->recompute;
+    for (int i = 0; i < fr_graph_n_nodes(r->b.graph); i++) {
+        for (int k = 0; k < N_LAYERS; k++)
+            if (strcmp(fr_graph_node(r->b.graph, i)->name, names[k]) == 0) layer_index = k;
+        r->recompute[i] = layer_index >= 0 && (again >> layer_index & 1);
+    }
+}
+
+/* again: bit i for layer i, which is recomputed. */
 static void compare(const struct method *method, const struct cut *cut, int t, unsigned again)
 {
     static model m; /* large */
@@ -244,9 +259,9 @@ static void compare(const struct method *method, const struct cut *cut, int t, u
                      .n_batches = STEPS,
                      .lr = lr};
     memset(&m, 0, sizeof m);
-    for (int k = 0; k < cut->n_stages; k++) m.recomputes[k] = again >> k & 1;
+    for (int i = 0; i < N_LAYERS; i++) m.recomputes[i] = again >> i & 1;
     if (rig_prepare(&r, CHAIN, &o) != FR_OK) fail_msg("%s", rig_about(&r, &o));
-    rig_recompute_stages(&r, again);
+    recompute_layers(&r, again);
     assert_ok(r.b.ctx, fr_engine_create(r.b.ctx, &r.desc, &r.engine));
     m.n = cut->n_stages, m.t = t;
     memcpy(m.stage_of, cut->stage_of, sizeof m.stage_of);
@@ -268,7 +283,7 @@ static void same_weights(void **unused)
         for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++)
             for (int t = 1; t <= 4; t *= 2) {
                 if (methods[i].which == two_buffers && t < cuts[c].n_stages) continue;
-                for (unsigned again = 0; again < 1u << cuts[c].n_stages; again++)
+                for (unsigned again = 0; again < 1u << N_LAYERS; again++)
                     compare(&methods[i], &cuts[c], t, again);
             }
 }

@@ -112,6 +112,9 @@ static void test_recompute(void **state)
     assert_failed(f, plan(f, 3, sets, NULL), FR_NO_MEMORY,
                   "this would fit: parallel.recompute: true (");
     assert_done(f, plan(f, 4, sets, NULL));
+    const char *some[] = {sets[0], sets[1], sets[2], "parallel.recompute=['h.*.mlp.*']"};
+    size_t between = need_of(f, 4, some);
+    assert_true(less < between && between < whole);
 }
 
 /* Weights and what belongs to them are too much for one. */

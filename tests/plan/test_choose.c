@@ -168,6 +168,33 @@ static void weights_want_stages(void **state)
     model_fini(&m);
 }
 
+/* All nodes of the stages whose workers need more than their devices have. False: it fits. */
+static bool recompute_stages(const fr_spread_desc *d, const fr_spread *s, bool again[NODES])
+{
+    bool is_new = false;
+    for (int k = 0; k < d->n_stages; k++) {
+        const int w = s->schedule->worker_of[k], last = k < d->n_stages - 1 ? d->cuts[k] : NODES;
+        const int64_t memory = d->cluster->devices[w].memory;
+        if (memory == 0 || s->memory[w] <= (size_t)memory) continue;
+        is_new = true;
+        for (int i = k ? d->cuts[k - 1] : 0; i < last; i++) again[i] = true;
+    }
+    return is_new;
+}
+
+/* Within memory: as it is, or with whole stages that recompute. False: impossible. */
+static bool make_by_hand(fr_ctx *ctx, fr_spread_desc *d, bool again[NODES], fr_spread *out)
+{
+    if (fr_spread_make(ctx, d, out) != FR_OK) return false;
+    if (!recompute_stages(d, out, again)) return true;
+    fr_spread_free(out);
+    d->recompute = again;
+    assert_int_equal(fr_spread_make(ctx, d, out), FR_OK);
+    if (!recompute_stages(d, out, again)) return true;
+    fr_spread_free(out);
+    return false;
+}
+
 /* The time of a layout, computed directly: balanced cuts, all devices side by side. INFINITY:
  * impossible. */
 static double by_hand(fr_ctx *ctx, struct model *m, const fr_cluster *cluster,
@@ -192,17 +219,18 @@ static double by_hand(fr_ctx *ctx, struct model *m, const fr_cluster *cluster,
         if (s) cuts[s - 1] = plan->stages[s].first;
     }
     fr_plan_free(plan);
-    const fr_spread_desc d = {.profile = p.profile,
-                              .n_stages = n_stages,
-                              .cuts = cuts,
-                              .replicas = each,
-                              .generator = method->generator,
-                              .chunks = method->chunks,
-                              .n_micro = n_micro,
-                              .n_batches = method->generator->is_flush ? 1 : 60,
-                              .policy = method->policy,
-                              .cluster = cluster};
-    if (fr_spread_make(ctx, &d, &spread) == FR_OK) {
+    bool again[NODES] = {false};
+    fr_spread_desc d = {.profile = p.profile,
+                        .n_stages = n_stages,
+                        .cuts = cuts,
+                        .replicas = each,
+                        .generator = method->generator,
+                        .chunks = method->chunks,
+                        .n_micro = n_micro,
+                        .n_batches = method->generator->is_flush ? 1 : 60,
+                        .policy = method->policy,
+                        .cluster = cluster};
+    if (make_by_hand(ctx, &d, again, &spread)) {
         const fr_sim_desc sim = {.schedule = spread.schedule,
                                  .timing = spread.timing,
                                  .n_batches = method->generator->is_flush ? 4 : 60,
@@ -218,7 +246,8 @@ static double by_hand(fr_ctx *ctx, struct model *m, const fr_cluster *cluster,
 }
 
 /* Every method on all stages, replicas and micro-batches of four devices: none is faster than what
- * was chosen, for work that is uneven, links fast and slow, outputs and weights small and large. */
+ * was chosen, for work that is uneven, links fast and slow, outputs and weights small and large;
+ * nor with whole stages recomputed where memory is short. */
 static void nothing_by_hand_is_faster(void **state)
 {
     fr_ctx *ctx = *state;
@@ -226,10 +255,11 @@ static void nothing_by_hand_is_faster(void **state)
         double bandwidth;
         int64_t output, params;
         bool with_async;
-    } cases[] = {{1e8, 1 << 14, 1 << 20, true},
-                 {1e9, 1 << 18, 4 << 20, false},
-                 {1e9, 1 << 14, 8 << 20, true},
-                 {1e10, 1 << 20, 1 << 16, false}};
+        int64_t memory;
+    } cases[] = {
+        {1e8, 1 << 14, 1 << 20, true, 0},          {1e9, 1 << 18, 4 << 20, false, 0},
+        {1e9, 1 << 14, 8 << 20, true, 0},          {1e10, 1 << 20, 1 << 16, false, 0},
+        {1e10, 1 << 20, 1 << 16, false, 16 << 20}, {1e9, 1 << 20, 1 << 20, false, 36 << 20}};
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         const int batch = 32;
         struct model m;
@@ -240,8 +270,9 @@ static void nothing_by_hand_is_faster(void **state)
             nodes[i].forward_s *= 1 + (i * 7 % 5), nodes[i].backward_s *= 1 + (i * 7 % 5);
             nodes[i].param_bytes = nodes[i].param_bytes * (i * i % 11) / 5;
         }
-        fr_cluster *cluster = flat(ctx, 4, cases[k].bandwidth, 0);
+        fr_cluster *cluster = flat(ctx, 4, cases[k].bandwidth, cases[k].memory);
         fr_choice *c = choose(ctx, &m, cluster, batch, cases[k].with_async, FR_OK);
+        assert_int_equal(cases[k].memory > 0, c->at[0].recompute != NULL);
         for (int i = 0; i < n; i++)
             for (int w = 1; w <= (list[i].max_stages ? list[i].max_stages : 4); w++)
                 for (int r = 1; r * w <= 4; r++)
@@ -280,7 +311,7 @@ static void memory_decides(void **state)
     cluster = flat(ctx, 2, 1e12, 300 << 20);
     c = choose(ctx, &m, cluster, 16, false, FR_OK);
     bool any = false;
-    for (int s = 0; s < c->at[0].n_stages; s++) any = any || c->at[0].recompute[s];
+    for (int i = 0; i < NODES; i++) any = any || c->at[0].recompute[i];
     assert_true(any);
     assert_true(c->at[0].peak <= 300u << 20);
     fr_choice_free(c);
@@ -292,6 +323,71 @@ static void memory_decides(void **state)
     assert_non_null(strstr(fr_ctx_error(ctx), "fits"));
     fr_ctx_clear(ctx);
     fr_cluster_free(cluster);
+    model_fini(&m);
+}
+
+/* 1f1b on all of four devices with leads up to so many. */
+static fr_choice *choose_lead(fr_ctx *ctx, struct model *m, const fr_cluster *cluster, int most)
+{
+    fr_plan_method one;
+    fr_choice *c = NULL;
+    add_method(&one, 0, "1f1b", "1f1b", "live", 1, 0, false, false);
+    one.max_lead = most;
+    const fr_choice_desc d = {.profile = profile_of,
+                              .user = m,
+                              .cluster = cluster,
+                              .batch = 32,
+                              .methods = &one,
+                              .n_methods = 1,
+                              .all_devices = true};
+    assert_int_equal(fr_plan_choose(ctx, &d, &c), FR_OK);
+    return c;
+}
+
+/* The time and memory of a candidate are those of its lead. */
+static void assert_lead(fr_ctx *ctx, struct model *m, const fr_cluster *cluster,
+                        const fr_candidate *at)
+{
+    fr_spread s;
+    const fr_profile *profile;
+    assert_int_equal(profile_of(m, 32 / at->n_micro, &profile), FR_OK);
+    const fr_spread_desc d = {.profile = profile,
+                              .n_stages = at->n_stages,
+                              .cuts = at->cuts,
+                              .replicas = at->replicas,
+                              .generator = fr_generator_find(at->method),
+                              .chunks = 1,
+                              .n_micro = at->n_micro,
+                              .lead = at->lead,
+                              .cluster = cluster,
+                              .device_of = at->device_of};
+    assert_int_equal(fr_spread_make(ctx, &d, &s), FR_OK);
+    for (int w = 0; w < at->n_workers; w++) assert_int_equal(s.memory[w], at->memory[w]);
+    fr_spread_free(&s);
+}
+
+/* Links that take half as long as a stage computes: more micro-batches in flight hide them, as long
+ * as there is memory for them. On links that are free a lead gains nothing. */
+static void slow_links_want_a_lead(void **state)
+{
+    fr_ctx *ctx = *state;
+    struct model m;
+    model_init(&m, ctx, 1e-3, 3000, 15000);
+    fr_cluster *slow = flat(ctx, 4, 1e6, 0), *fast = flat(ctx, 4, 0, 0);
+    fr_choice *one = choose_lead(ctx, &m, slow, 0), *any = choose_lead(ctx, &m, slow, 4);
+    assert_int_equal(one->at[0].lead, 1);
+    assert_true(any->at[0].lead > 1);
+    assert_true(any->at[0].s_per_batch < 0.95 * one->at[0].s_per_batch);
+    assert_non_null(strstr(any->why, ", lead "));
+    assert_lead(ctx, &m, slow, &any->at[0]);
+    const int64_t limit = (int64_t)(0.7 * (double)any->at[0].peak);
+    for (int i = 0; i < 4; i++) slow->devices[i].memory = limit;
+    fr_choice *less = choose_lead(ctx, &m, slow, 4), *free_links = choose_lead(ctx, &m, fast, 4);
+    assert_true((int64_t)less->at[0].peak <= limit);
+    assert_true(less->at[0].s_per_batch > 1.01 * any->at[0].s_per_batch);
+    assert_int_equal(free_links->at[0].lead, 1);
+    fr_choice_free(one), fr_choice_free(any), fr_choice_free(less), fr_choice_free(free_links);
+    fr_cluster_free(slow), fr_cluster_free(fast);
     model_fini(&m);
 }
 
@@ -395,6 +491,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(weights_want_stages, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_by_hand_is_faster, setup, teardown),
         cmocka_unit_test_setup_teardown(memory_decides, setup, teardown),
+        cmocka_unit_test_setup_teardown(slow_links_want_a_lead, setup, teardown),
         cmocka_unit_test_setup_teardown(methods_lose_for_reasons, setup, teardown),
         cmocka_unit_test_setup_teardown(grows, setup, teardown),
     };

@@ -4,7 +4,8 @@
  * Exhaustive: every method on every number of stages, replicas and micro-batches, on every subset
  * of the devices in every order (of larger clusters: the fastest, in the order of the file, group
  * by group, and some at random), cut where the slowest stage of that order is fastest, with and
- * without the links between its devices. The same simulator judges all of them and the plan.
+ * without the links between its devices, with leads of 1, 2 and 4 where the method has one. The
+ * same simulator judges all of them and the plan.
  *
  * It judges 20 pairs; test_plan_devices SEED judges 200 of that seed (the 20 are of seed 15). */
 #include "plan/random.h"
@@ -50,6 +51,7 @@ static void add_method(struct pair *p, const char *name, const char *generator, 
                                                   .policy = fr_policy_find(policy),
                                                   .chunks = chunks,
                                                   .max_stages = max_stages,
+                                                  .max_lead = 4,
                                                   .wants_replicas = replicas,
                                                   .is_allowed_async = async};
 }
@@ -130,7 +132,7 @@ static void pair_fini(struct pair *p)
 struct layout {
     const fr_plan_method *method;
     const fr_profile *profile;
-    int n_stages, n_wide, replicas, n_micro;
+    int n_stages, n_wide, replicas, n_micro, lead;
     int device_of[DEVICES], cuts[RANDOM_NODES];
 };
 
@@ -244,6 +246,7 @@ static double simulate(const struct pair *p, const struct layout *l)
                               .chunks = l->method->chunks,
                               .n_micro = l->n_micro,
                               .n_batches = g->is_flush ? 1 : 60,
+                              .lead = l->lead,
                               .policy = l->method->policy,
                               .cluster = &p->cluster,
                               .device_of = l->device_of};
@@ -283,8 +286,11 @@ static void judge(struct contest *c, struct layout *l)
             if (!cut(c->p, l, with_links)) continue;
             c->n_judged++;
             if (least_s(c->p, l) >= fmin(c->best, c->chosen)) continue; /* it cannot win */
-            double time = simulate(c->p, l);
-            if (time < c->best) c->best = time, c->winner = *l;
+            const int most = l->n_wide > 1 && l->method->generator->has_lead ? 4 : 1;
+            for (l->lead = 1; l->lead <= most; l->lead *= 2) {
+                double time = simulate(c->p, l);
+                if (time < c->best) c->best = time, c->winner = *l;
+            }
         }
     }
 }
@@ -359,9 +365,10 @@ static void tell(const struct contest *c, uint64_t of, uint64_t number, const fr
     const struct layout *l = &c->winner;
     for (int w = 0; w < l->n_wide * l->replicas && n < sizeof text; w++)
         n += (size_t)snprintf(text + n, sizeof text - n, " %d", l->device_of[w]);
-    print_message("seed %d pair %d: %s, %d stages x %d, %d micro-batches on devices%s: %g s; ",
-                  (int)of, (int)number, l->method->name, l->n_stages, l->replicas, l->n_micro, text,
-                  c->best);
+    print_message("seed %d pair %d: %s, %d stages x %d, %d micro-batches, lead %d on devices%s: "
+                  "%g s; ",
+                  (int)of, (int)number, l->method->name, l->n_stages, l->replicas, l->n_micro,
+                  l->lead, text, c->best);
     if (choice)
         print_message("the plan, %g s (+%.1f %%): %s\n", c->chosen, 100 * (c->chosen / c->best - 1),
                       choice->why);
@@ -401,6 +408,7 @@ static void check_links(const struct pair *p, const fr_candidate *at)
                               .chunks = at->chunks,
                               .n_micro = at->n_micro,
                               .n_batches = m->generator->is_flush ? 1 : 8,
+                              .lead = at->lead,
                               .policy = m->policy,
                               .cluster = &p->cluster,
                               .device_of = at->device_of};

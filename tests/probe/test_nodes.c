@@ -113,7 +113,7 @@ static void models(void **state)
                     (double)n_params < 1.5 * (double)fr_graph_param_count(g));
         assert_true(p->state_per_weight == 1 && p->batch == 8 && p->n_micro == 2);
         fr_stage_cost cost;
-        assert_ok(ctx, fr_profile_stage(ctx, p, 0, p->n_nodes, false, &cost));
+        assert_ok(ctx, fr_profile_stage(ctx, p, 0, p->n_nodes, NULL, &cost));
         double parts = 2 * (cost.forward + cost.backward) + cost.step + cost.fetch_forward +
                        cost.fetch_backward;
         assert_true(fabs(parts - sum) < 1e-9 * sum);

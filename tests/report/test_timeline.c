@@ -58,7 +58,8 @@ static void reads_what_train_writes(void **state)
             continue;
         }
         const fr_event *e = &events[i++];
-        bool uses = !e->is_wait && e->action <= FR_DO_W, steps = e->action == FR_DO_STEP;
+        bool uses = !e->is_wait && (e->action <= FR_DO_W || e->action == FR_DO_R),
+             steps = e->action == FR_DO_STEP;
         assert_int_equal(s->start_ns, (int64_t)e->start_ns - 5000);
         assert_int_equal(s->took_ns, 250);
         assert_int_equal(s->action, e->action);

@@ -18,9 +18,12 @@ static fr_sim_desc random_desc(rig *r, int round)
     d.steps_together = r->has_reduce && rig_from(r, 0, 1);
     d.sync_every = rig_from(r, 0, 3) == 0 ? rig_from(r, 1, 4) : 0;
     if (is_fused) rig_fuse(r, &d);
-    for (int k = 0; k < r->s->n_stages; k++)
-        r->cost[k].fetch_forward = 0.1 * ((k + round) % 3),
-        r->cost[k].fetch_backward = 0.1 * (k % 2);
+    for (int k = 0; k < r->s->n_stages; k++) {
+        fr_stage_cost *c = &r->cost[k];
+        c->fetch_forward = 0.1 * ((k + round) % 3), c->fetch_backward = 0.1 * (k % 2);
+        c->recompute = (k + round) % 4 == 0 ? c->forward : 0;
+        c->backward += c->recompute, c->back_input += c->recompute;
+    }
     return d;
 }
 
@@ -112,6 +115,8 @@ static void accounts_for_time(void **state)
                                                                   c->fetch_backward};
                 bool computes = in->action <= FR_DO_W || in->action == FR_DO_STEP;
                 if (computes) work += cost[in->action] / r.speed[w] + d.timing.overhead_s;
+                bool is_back = in->action == FR_DO_B || in->action == FR_DO_I;
+                if (is_back && c->recompute > 0) work += d.timing.overhead_s; /* of R */
             }
             if (d.n_batches % s->n_batches == 0)
                 is_near(at->busy, work * (double)(d.n_batches / s->n_batches));
@@ -121,7 +126,8 @@ static void accounts_for_time(void **state)
                 if (e->is_beside) continue;
                 assert_true(e->start_ns >= latest);
                 latest = e->end_ns;
-                if (e->is_wait || (e->action > FR_DO_W && e->action != FR_DO_STEP)) continue;
+                bool is_again = e->action == FR_DO_R, is_step = e->action == FR_DO_STEP;
+                if (e->is_wait || (e->action > FR_DO_W && !is_step && !is_again)) continue;
                 first = fmin(first, (double)e->start_ns * 1e-9);
                 last = fmax(last, (double)e->end_ns * 1e-9);
             }

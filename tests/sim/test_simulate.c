@@ -48,6 +48,35 @@ static void equals_the_oracle_table(void **state)
     rig_fini(&r);
 }
 
+/* Forward 1, backward 2, recompute 1. The forward runs again while a stage waits for its gradient:
+ * 4 m + 3 (p - 1), where a backward that begins with it takes 4 (m + p - 1). The last stage waits
+ * for none. */
+static void recompute_goes_before_the_wait(void **state)
+{
+    (void)state;
+    static const int sizes[][2] = {{1, 1}, {2, 1}, {2, 4}, {4, 8}, {4, 4}, {8, 16}, {16, 32}};
+    rig r;
+    rig_init(&r, 1);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int p = sizes[i][0], m = sizes[i][1];
+        fr_stage_cost cost[16];
+        rig_schedule(&r, "1f1b", p, 1, m, 1, NULL, false);
+        fr_sim_desc d = rig_desc(&r, 1);
+        for (int k = 0; k < p; k++)
+            cost[k] = (fr_stage_cost){.forward = 1, .backward = 3, .recompute = 1};
+        d.timing.cost = cost;
+        fr_sim_result out = rig_run(&r, &d);
+        is_near(out.makespan, 4 * m + 3 * (p - 1));
+        for (int w = 0; w < p; w++) is_near(out.workers[w].busy, 4 * m);
+        fr_sim_bounds bounds;
+        rig_check(&r, fr_sim_bounds_of(r.ctx, &d, &bounds));
+        is_near(bounds.critical_path_s, 3 * p + 1);
+        is_near(bounds.worker_s_per_batch, 4 * m);
+        fr_sim_free(&out);
+    }
+    rig_fini(&r);
+}
+
 /* --- the schedule's clock --------------------------------------------------------------------- */
 
 /* Rows by micro-batch, `times` after each other. */
@@ -420,6 +449,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_the_oracle_table),
+        cmocka_unit_test(recompute_goes_before_the_wait),
         cmocka_unit_test(equals_the_clock),
         cmocka_unit_test(one_worker_takes_the_sum),
         cmocka_unit_test(messages_by_hand),

@@ -107,7 +107,7 @@ static void counts_policy_replicas_and_recompute(void **state)
     assert_true(more.memory[2] >= plain.memory[2] + 5500 - 1100 * 2);
     fr_spread_free(&more);
     d.replicas = NULL;
-    d.recompute = (bool[]){true, false, false};
+    d.recompute = (bool[8]){true, true, true};
     rig_check(&r, fr_spread_make(r.ctx, &d, &more));
     is_near(more.timing.cost[0].backward, 6 + 3);
     /* A slot of 100 + 200 becomes 200; one area of 300. */
@@ -115,6 +115,58 @@ static void counts_policy_replicas_and_recompute(void **state)
                      (size_t)plain.schedule->n_slots[0] * 100 - 300);
     fr_spread_free(&more);
     fr_spread_free(&plain);
+    fr_profile_free(p);
+    rig_fini(&r);
+}
+
+/* Within any limits that the least memory allows: workers that fit recompute nothing, and others no
+ * more than everything. */
+static void fits_within_limits(void **state)
+{
+    static const char *const generators[] = {"1f1b", "gpipe", "zb-h1", "zbv"};
+    (void)state;
+    rig r;
+    rig_init(&r, 3);
+    const fr_profile *p = make_profile(&r);
+    const bool all[7] = {true, true, true, true, true, true, true};
+    const int two[1] = {5}, four[3] = {3, 5, 6};
+    int n_partial = 0, n_none = 0;
+    for (int g = 0; g < 4; g++)
+        for (int percent = -20; percent <= 110; percent += 2) {
+            fr_spread_desc d = desc_of(p);
+            fr_spread plain, least, fitted;
+            size_t limits[4];
+            bool again[7], fits, can = true;
+            d.generator = fr_generator_find(generators[g]);
+            d.n_stages = g == 3 ? 4 : 2, d.cuts = g == 3 ? four : two;
+            if (g == 3) d.chunks = 2;
+            rig_check(&r, fr_spread_make(r.ctx, &d, &plain));
+            d.recompute = all;
+            rig_check(&r, fr_spread_make(r.ctx, &d, &least));
+            for (int w = 0; w < plain.schedule->n_workers; w++) {
+                const double most = (double)plain.memory[w], low = (double)least.memory[w];
+                limits[w] = g == 1 && w == 1 ? 0 : (size_t)(low + (most - low) * percent / 100);
+                can = can && (limits[w] == 0 || least.memory[w] <= limits[w]);
+            }
+            rig_check(&r, fr_spread_fit(r.ctx, &d, &plain, limits, again, &fits));
+            assert_true(fits || !can);
+            n_none += !fits;
+            d.recompute = again;
+            if (fits) {
+                rig_check(&r, fr_spread_make(r.ctx, &d, &fitted));
+                for (int k = 0; k < d.n_stages; k++) {
+                    const int w = plain.schedule->worker_of[k];
+                    const double seconds = fitted.timing.cost[k].recompute;
+                    assert_true(limits[w] == 0 || fitted.memory[w] <= limits[w]);
+                    if (limits[w] == 0 || plain.memory[w] <= limits[w]) assert_true(seconds == 0);
+                    assert_true(seconds <= least.timing.cost[k].recompute);
+                    n_partial += seconds > 0 && seconds < least.timing.cost[k].recompute;
+                }
+                fr_spread_free(&fitted);
+            }
+            fr_spread_free(&plain), fr_spread_free(&least);
+        }
+    assert_true(n_partial > 10 && n_none > 10);
     fr_profile_free(p);
     rig_fini(&r);
 }
@@ -165,6 +217,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fills_everything_in),
         cmocka_unit_test(counts_policy_replicas_and_recompute),
+        cmocka_unit_test(fits_within_limits),
         cmocka_unit_test(places_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

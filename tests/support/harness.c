@@ -106,6 +106,7 @@ static void open_ports(harness *h)
         h->y[i] = host_array(h->n_y[i]);
         make_block(h, &h->out[i], port->bytes);
         h->out_at[i] = data_of(&h->out[i]);
+        make_block(h, &h->again[i], port->recomputed ? port->bytes : 0);
         if (!port->has_grad) continue;
         h->dy[i] = host_array(h->n_y[i]);
         make_block(h, &h->dout[i], port->bytes);
@@ -165,6 +166,8 @@ static void open_params(harness *h)
     make_block(h, &h->grads, sizes->n_grads * sizeof(float));
     make_block(h, &h->buffers, sizes->n_buffers * sizeof(float));
     make_block(h, &h->slot, sizes->slot_bytes);
+    make_block(h, &h->area, sizes->area_bytes);
+    make_block(h, &h->again_buffers, sizes->n_buffers * sizeof(float));
     make_block(h, &h->workspace, sizes->workspace_bytes);
     h->reported = host_array(sizes->n_grads);
     h->n_reports = host_array(sizes->n_grads);
@@ -182,6 +185,7 @@ fr_status harness_open_graph(harness *h, const fr_graph *g, const fr_stage *stag
                             .batch = options->batch,
                             .training = !options->eval,
                             .split_backward = options->split,
+                            .recompute = options->recompute,
                             .extra_output = options->extra_output};
     FR_TRY(fr_program_create(h->ctx, h->dev, &desc, &h->program));
     open_ports(h);
@@ -190,6 +194,7 @@ fr_status harness_open_graph(harness *h, const fr_graph *g, const fr_stage *stag
                         .grads = data_of(&h->grads),
                         .buffers = data_of(&h->buffers),
                         .slot = data_of(&h->slot),
+                        .area = data_of(&h->area),
                         .workspace = data_of(&h->workspace),
                         .inputs = h->in_at,
                         .outputs = h->out_at,
@@ -208,12 +213,13 @@ void harness_close(harness *h)
     for (int i = 0; i < HARNESS_MAX_PORTS; i++) {
         free(h->x[i]), free(h->dx[i]), free(h->y[i]), free(h->dy[i]);
         free_block(h, &h->in[i]), free_block(h, &h->din[i]);
-        free_block(h, &h->out[i]), free_block(h, &h->dout[i]);
+        free_block(h, &h->out[i]), free_block(h, &h->dout[i]), free_block(h, &h->again[i]);
     }
     for (int i = 0; i < HARNESS_MAX_PARAMS; i++) free(h->w[i]), free(h->dw[i]), free(h->after[i]);
     free(h->reported), free(h->n_reports);
     free_block(h, &h->weights), free_block(h, &h->grads), free_block(h, &h->buffers);
     free_block(h, &h->slot), free_block(h, &h->workspace);
+    free_block(h, &h->area), free_block(h, &h->again_buffers);
     fr_program_free(h->program);
     if (h->dev && fr_device_bytes(h->dev)) fail_msg("the device still holds memory");
     fr_device_close(h->dev);
@@ -320,6 +326,7 @@ static void upload(harness *h)
         must(h, fr_device_upload(h->dev, data_of(&h->dout[i]), h->dy[i], h->dout[i].bytes));
     }
     trash(h, &h->slot);
+    trash(h, &h->area);
     trash(h, &h->workspace);
 }
 
@@ -376,13 +383,15 @@ static void check_memory(harness *h)
 {
     check_guards(h, &h->weights, "weights"), check_guards(h, &h->grads, "grads");
     check_guards(h, &h->buffers, "buffers"), check_guards(h, &h->slot, "slot");
-    check_guards(h, &h->workspace, "workspace");
+    check_guards(h, &h->workspace, "workspace"), check_guards(h, &h->area, "area");
+    check_guards(h, &h->again_buffers, "recomputed buffers");
     for (int i = 0; i < h->n_in; i++) {
         check_guards(h, &h->in[i], "an input");
         if (h->dx[i]) check_guards(h, &h->din[i], "an input gradient");
     }
     for (int i = 0; i < h->n_out; i++) {
         check_guards(h, &h->out[i], "an output");
+        check_guards(h, &h->again[i], "a recomputed output");
         if (h->dy[i]) check_guards(h, &h->dout[i], "an output gradient");
     }
     if (!holds_only(h, &h->weights, h->placed))
@@ -397,6 +406,23 @@ fr_status harness_forward(harness *h)
     for (int i = 0; i < h->n_in; i++) check_unchanged(h, &h->in[i], h->x[i], "an input");
     check_memory(h);
     return fr_ctx_status(h->ctx);
+}
+
+/* The outputs of the forward, and its running statistics, are not written again. */
+static fr_status recompute(harness *h)
+{
+    trash(h, &h->area);
+    trash(h, &h->again_buffers);
+    for (int i = 0; i < h->n_out; i++) {
+        if (!fr_program_output(h->program, i)->recomputed) continue;
+        trash(h, &h->again[i]);
+        h->out_at[i] = data_of(&h->again[i]);
+    }
+    fr_pass again = h->pass;
+    again.buffers = data_of(&h->again_buffers);
+    FR_TRY(fr_program_recompute(h->program, &again));
+    trash(h, &h->workspace);
+    return FR_OK;
 }
 
 static fr_status backward(harness *h)
@@ -423,8 +449,10 @@ fr_status harness_run(harness *h)
     download_outputs(h);
     lose_what_may_be_lost(h);
     forget_reports(h);
+    if (h->options.recompute) FR_TRY(recompute(h));
     FR_TRY(backward(h));
     must(h, fr_device_sync(h->dev));
+    for (int i = 0; i < h->n_out; i++) h->out_at[i] = data_of(&h->out[i]);
     if (h->options.transient) use_reports(h);
     for (int i = 0; i < h->n_in; i++) {
         bool is_kept = fr_program_input(h->program, i)->kept;

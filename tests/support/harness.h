@@ -4,9 +4,10 @@
  * read y, dx, dw, after -> harness_close. A run is the harshest caller that the contract allows:
  * outputs, gradients, slot and workspace start as NaN, the workspace and every port that need not
  * be kept become NaN again between forward and backward, and between the halves of a split
- * backward. It ends with FR_INTERNAL and a text in ctx if a byte outside the blocks, an input, a
- * given gradient, a weight, or padding of a block was changed, if a gradient keeps any of its NaN,
- * or if one is not reported exactly once. */
+ * backward. Recomputed values go to another area than those of the forward, their outputs too. It
+ * ends with FR_INTERNAL and a text in ctx if a byte outside the blocks, an input, a given gradient,
+ * a weight, or padding of a block was changed, if a gradient keeps any of its NaN, or if one is not
+ * reported exactly once. */
 #ifndef FR_TEST_SUPPORT_HARNESS_H
 #define FR_TEST_SUPPORT_HARNESS_H
 
@@ -26,6 +27,7 @@ typedef struct harness_options {
     bool zeroed;      /* blocks start as zeros instead of NaN */
     bool transient;   /* gradients are taken as they are reported, and are not read afterwards */
     int extra_output; /* as in fr_program_desc */
+    const bool *recompute; /* likewise */
 } harness_options;
 
 /* Memory on the device between two guards. */
@@ -58,6 +60,7 @@ typedef struct harness {
     int *n_reports;  /* (n_weights) */
 
     harness_block weights, grads, buffers, slot, workspace;
+    harness_block area, again_buffers, again[HARNESS_MAX_PORTS]; /* again: recomputed outputs */
     harness_block in[HARNESS_MAX_PORTS], out[HARNESS_MAX_PORTS];
     harness_block din[HARNESS_MAX_PORTS], dout[HARNESS_MAX_PORTS];
     const void *in_at[HARNESS_MAX_PORTS], *dout_at[HARNESS_MAX_PORTS];
