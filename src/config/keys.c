@@ -1,6 +1,8 @@
 /* keys.c -- the keys of `train`, `parallel` and `run`, and all tables of keys together. */
 #include "config/settings.h"
 
+#include "io/units.h"
+
 #include <forerun/cost.h>
 #include <forerun/data.h>
 #include <forerun/models.h>
@@ -150,9 +152,14 @@ static const fr_key keys[] = {
             TO(pin)),
     FR_TEXT(PARALLEL "backend", "(the first)", "which backend computes", .choice = backend_name,
             .refusal = "no backend is called '%s'; there are: %s"),
-    FR_BOOL(PARALLEL "recompute", "(false)",
-            "compute activations again before the backward instead of keeping them; a list: of "
-            "these stages (numbers) and nodes (names; * stands for any text)"),
+    FR_BOOL(
+        PARALLEL "recompute", "(false)",
+        "compute activations again before the backward instead of keeping them; a list: of "
+        "these stages (numbers) and nodes (names; * stands for any text); auto: the cheapest nodes "
+        "with which each worker is within its memory"),
+    FR_AMOUNT(PARALLEL "memory", "(0)", FR_UNIT_BYTES, 0, 1e18,
+              "memory that each worker may take, as 2 GB; 0: that of its device in the cluster",
+              TO(worker_memory)),
     FR_TEXT(PARALLEL "cluster", NULL, "cluster file: the run is emulated on it"),
     FR_INTS(PARALLEL "devices", NULL, "the device of each worker; none: worker w on device w",
             .of = "emulated runs"),

@@ -45,12 +45,14 @@ typedef struct fr__settings {
     bool exact;        /* xpipe.exact */
     int64_t lr_warmup; /* pipemare.warmup */
     const fr_backend *backend;
-    const char *cluster; /* absolute path of the emulated cluster; or NULL */
-    const char *profile; /* absolute path of the profile; NULL: measure */
-    int n_devices;       /* 0: worker w is on device w */
-    const int *devices;  /* [n_devices], by worker */
-    double scale;        /* wall-clock seconds per emulated second; 0: chosen */
-    bool recomputes_all; /* else: */
+    const char *cluster;  /* absolute path of the emulated cluster; or NULL */
+    const char *profile;  /* absolute path of the profile; NULL: measure */
+    int n_devices;        /* 0: worker w is on device w */
+    const int *devices;   /* [n_devices], by worker */
+    double worker_memory; /* bytes that a worker may take; 0: as its device has */
+    double scale;         /* wall-clock seconds per emulated second; 0: chosen */
+    bool recompute_auto;  /* chosen at the start of a run; else: */
+    bool recomputes_all;  /* else: */
     int n_recompute;
     const char **recompute; /* [n_recompute] numbers of stages, names or patterns of nodes */
     /* run */

@@ -4,6 +4,8 @@
 
 #include "io/conf.h"
 
+#include <string.h>
+
 static fr_status read_path(fr_conf *c, const char *key, const char *what, const char **out)
 {
     char path[PATH_MAX];
@@ -33,12 +35,16 @@ static fr_status read_numbers(fr_conf *c, const char *key, int end, const char *
     return FR_OK;
 }
 
-/* true, false, or a list of stages and nodes, which is compared with the model later. */
+/* true, false, auto, or a list of stages and nodes, which is compared with the model later. */
 static fr_status read_recompute(fr_conf *c, fr__settings *s)
 {
     int n = fr_conf_list_length(c, "recompute");
     if (n < 0) {
+        const char *word;
         if (!fr_conf_has(c, "recompute")) return FR_OK;
+        FR_TRY(fr_conf_text(c, "recompute", "", &word));
+        s->recompute_auto = strcmp(word, "auto") == 0;
+        if (s->recompute_auto) return FR_OK;
         return fr_conf_bool(c, "recompute", false, &s->recomputes_all);
     }
     s->recompute = FR_ARENA_ARRAY(&c->root->arena, const char *, n + 1);
@@ -70,5 +76,6 @@ fr_status fr__settings_cluster(fr_conf *c, fr__settings *s)
     FR_TRY(read_path(c, "cluster", "cluster file", &s->cluster));
     FR_TRY(read_path(c, "profile", "profile", &s->profile));
     FR_TRY(read_recompute(c, s));
+    if (fr_conf_has(c, "memory")) FR_TRY(fr__setting(c, "parallel.", "memory", s));
     return read_emulation(c, s);
 }

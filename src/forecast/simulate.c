@@ -2,6 +2,7 @@
  * trace. */
 #include "config/parallel_checks.h"
 #include "forecast/forecast.h"
+#include "forecast/recompute.h"
 #include "io/file.h"
 #include "sim/timeline.h"
 
@@ -50,10 +51,10 @@ static fr_status fill_memory(const fr__setup *s, const fr__time_forecast *time, 
     } else {
         memcpy(f->memory, time->spread.memory, (size_t)f->n_workers * sizeof *f->memory);
     }
-    for (int w = 0; time->cluster && w < f->n_workers; w++) {
-        int64_t limit = time->cluster->devices[time->spread.timing.device_of[w]].memory;
+    for (int w = 0; w < f->n_workers; w++) {
+        size_t limit = fr__worker_limit(&s->settings, time->cluster, w);
         f->limit[w] = (double)limit;
-        if (limit > 0 && f->memory[w] > (size_t)limit) f->fits = false;
+        if (limit > 0 && f->memory[w] > limit) f->fits = false;
     }
     return FR_OK;
 }
@@ -84,6 +85,7 @@ static fr_status simulate(fr__setup *s, int64_t n_batches, const char *trace,
                           fr__time_forecast *time, fr_forecast *out)
 {
     FR_TRY(fr__pipeline_open(s->ctx, s->conf, &s->settings, s->graph, s->n_steps, 0, &s->pipeline));
+    FR_TRY(fr__recompute_choose(s));
     FR_TRY(fr__forecast_time(s, n_batches, trace ? N_EVENTS : 0, time));
     if (trace) FR_TRY(write_trace(s, &time->result, trace));
     return fill(s, time, out);

@@ -268,12 +268,14 @@ static fr_status ask(struct fr__chooser *c, struct fr__size *size, int n_devices
  * about the fast ones alone, too. */
 static fr_status add_planners(struct fr__chooser *c)
 {
-    static const char *const names[] = {"pipedream", "dapple", "exact"};
-    static const char *const from[] = {"cuts by pipedream", "cuts by dapple", "cuts by exact"};
-    size_t n_sizes = c->sizes.n;
+    static const char *const names[] = {"pipedream", "dapple", "exact", "adapipe"};
+    static const char *const from[] = {"cuts by pipedream", "cuts by dapple", "cuts by exact",
+                                       "cuts by adapipe"};
+    size_t n_sizes = c->sizes.n, n_names = sizeof names / sizeof *names;
+    if (!c->d->may_recompute || !has_limits(c)) n_names--; /* adapipe is then exact without links */
     if (c->n_devices > 16 || c->n_devices < 2) return FR_OK;
     for (size_t i = 0; i < n_sizes; i++)
-        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        for (size_t k = 0; k < n_names; k++) {
             FR_TRY(ask(c, c->sizes.at[i], c->n_devices, names[k], from[k]));
             for (int s = 0; s < c->n_steps && k < 2 && !c->d->all_devices; s++)
                 if (c->steps[s] > 1 && c->steps[s] < c->n_devices)

@@ -5,12 +5,15 @@
  * for a resumed run, loads the newest checkpoint into the engine. */
 #include "checkpoint/rank0_rpc.h"
 #include "config/changes.h"
+#include "forecast/recompute.h"
 #include "io/conf.h"
 #include "io/sha256.h"
+#include "io/units.h"
 #include "run/eval.h"
 #include "run/run.h"
 #include "runlog/run_log.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,7 +77,7 @@ static fr_status open_folder(fr_run *r)
 {
     const fr__settings *t = &r->setup.settings;
     if (!r->leads) return FR_OK;
-    FR_TRY(fr__ledger_open(r->ctx, r->o.ledger, &r->ledger));
+    FR_TRY(fr__ledger_open(r->ctx, r->o.ledger, r->setup.pipeline.plan->lends_ties, &r->ledger));
     if (!r->has_folder) return FR_OK;
     FR_TRY(fr__folder_open(r->ctx, t->out, r->o.resume, &r->folder));
     snprintf(r->result.out, sizeof r->result.out, "%s", r->folder.path);
@@ -149,7 +152,9 @@ static fr_status open_metrics(fr_run *r)
 {
     const fr__settings *t = &r->setup.settings;
     int more = (t->csv ? FR_METRICS_CSV : 0) | (t->tensorboard ? FR_METRICS_TENSORBOARD : 0);
-    return fr__metrics_open(r->ctx, &r->folder, r->at.step, more, &r->metrics);
+    FR_TRY(fr__metrics_open(r->ctx, &r->folder, r->at.step, more, &r->metrics));
+    r->metrics.rules = fr__setup_stage_rules(&r->setup);
+    return FR_OK;
 }
 
 static fr_status sync_metrics(void *metrics, fr_ctx *ctx) { return fr__metrics_sync(metrics, ctx); }
@@ -207,20 +212,24 @@ static fr_status forecast(fr_run *r)
     return FR_OK;
 }
 
-/* Refuses a run that does not fit the memory of the emulated devices. */
+/* Refuses a run that does not fit the memory of the emulated devices, or parallel.memory. */
 static fr_status check_devices(const fr_run *r)
 {
     const fr__time_forecast *f = &r->forecast;
-    for (int w = 0; f->cluster && w < fr_engine_n_workers(r->engine); w++) {
-        const fr_cluster_device *d = &f->cluster->devices[f->spread.timing.device_of[w]];
+    const fr__settings *t = &r->setup.settings;
+    for (int w = 0; w < fr_engine_n_workers(r->engine); w++) {
         size_t needs = fr_engine_predicted(r->engine, w)->total;
-        if (d->memory > 0 && needs > (size_t)d->memory)
-            return fr_fail(
-                r->ctx, FR_INVALID,
-                "worker %d needs %.3g GB, device %s of %s has %.3g GB; cut the model "
-                "into more stages, use smaller micro-batches, or parallel.recompute: true",
-                w, (double)needs * 1e-9, d->name, r->setup.settings.cluster,
-                (double)d->memory * 1e-9);
+        size_t limit = fr__worker_limit(t, f->cluster, w);
+        char who[FR_PATH + 64] = "parallel.memory allows";
+        if (limit == 0 || needs <= limit) continue;
+        if (f->cluster && limit != (size_t)t->worker_memory)
+            snprintf(who, sizeof who, "device %s of %s has",
+                     f->cluster->devices[f->spread.timing.device_of[w]].name, t->cluster);
+        return fr_fail(r->ctx, FR_INVALID,
+                       "worker %d needs %s, %s %s; cut the model into more stages, use smaller "
+                       "micro-batches, or parallel.recompute: auto",
+                       w, fr__brief_bytes((double)needs).text, who,
+                       fr__brief_bytes((double)limit).text);
     }
     return FR_OK;
 }
@@ -229,6 +238,7 @@ static fr_status check_devices(const fr_run *r)
 static fr_status make_engine(fr_run *r)
 {
     const fr__time_forecast *f = &r->forecast;
+    FR_TRY(fr__recompute_choose(&r->setup));
     fr_engine_desc d = fr__setup_train_desc(&r->setup, r->o.dump_step > 0, r->o.ledger != NULL);
     FR_TRY(fr__memory_plan(&r->setup, &d, &r->footprint, &r->engine));
     FR_TRY(forecast(r));
