@@ -8,6 +8,7 @@
  * median_samples_per_s the median. The pipeline is drained between repeats, so with several stages
  * `steps` should be long. bench/compare.py runs it beside PyTorch. */
 #include <forerun/engine.h>
+#include <forerun/exec_plan.h>
 #include <forerun/models.h>
 #include <forerun/train.h>
 
@@ -23,7 +24,7 @@
 enum { MAX_REPEATS = 1000, MAX_STAGES = 64 };
 
 static const struct model_case {
-    const char *name;
+    const char *name; /* of the case: that of the model, or longer */
     int batch;
     fr_model_options options;
 } cases[] = {
@@ -32,6 +33,9 @@ static const struct model_case {
     {"resnet50", 16, {.image = 32, .channels = 3, .classes = 10}},
     {"cnn", 64, {.image = 28, .channels = 1, .classes = 10}},
     {"gpt", 16, {.layers = 6, .width = 384, .heads = 6, .context = 128, .vocab = 256}},
+    {"gpt-tied",
+     16,
+     {.layers = 6, .width = 384, .heads = 6, .context = 128, .vocab = 256, .tied = true}},
 };
 
 typedef struct settings {
@@ -160,6 +164,7 @@ static fr_status make_schedule(fr_ctx *ctx, fr_graph *g, const settings *s, fr_s
     FR_TRY(fr_graph_balance(g, s->stages, cuts));
     FR_TRY(fr_graph_cut(g, s->stages - 1, cuts, stages));
     FR_TRY(fr_graph_links(g, s->stages, stages, &n[0], links[0], &n[1], links[1]));
+    bool has_far_ties = fr_exec_find_far_tie(g, s->stages, stages) >= 0;
     fr_schedule_desc d = {.n_stages = s->stages,
                           .chunks = s->method->chunks,
                           .n_micro = s->micro,
@@ -167,11 +172,20 @@ static fr_status make_schedule(fr_ctx *ctx, fr_graph *g, const settings *s, fr_s
                           .n_forward = n[0],
                           .n_backward = n[1],
                           .forward = links[0],
-                          .backward = links[1]};
+                          .backward = links[1],
+                          .must_reduce =
+                              fr_exec_must_reduce(gen->is_flush, has_far_ties, 0, false)};
     const char *wrong = gen->check ? gen->check(&d) : NULL;
     if (wrong) return fr_fail(ctx, FR_INVALID, "method %s: %s", s->method->name, wrong);
     FR_TRY(fr_schedule_create(ctx, gen, &d, out));
     return fr_schedule_check(ctx, *out);
+}
+
+static const fr_model *find_model(const char *name)
+{
+    char first[32];
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(name, "-"), name);
+    return fr_model_find(first);
 }
 
 static fr_status run(fr_ctx *ctx, const settings *s)
@@ -196,7 +210,7 @@ static fr_status run(fr_ctx *ctx, const settings *s)
     fr_lr_defaults(&desc.lr);
     desc.options.momentum = 0.9;
     desc.options.lr = 1e-3;
-    FR_TRY_GOTO(status, fr_model_build(ctx, fr_model_find(s->model->name), &s->model->options, &g),
+    FR_TRY_GOTO(status, fr_model_build(ctx, find_model(s->model->name), &s->model->options, &g),
                 done);
     FR_TRY_GOTO(status, make_schedule(ctx, g, s, stages, &schedule), done);
     desc.graph = g, desc.n_stages = s->stages, desc.stages = stages, desc.schedule = schedule;
@@ -216,7 +230,8 @@ done:
 static int usage(const char *problem, const char *what)
 {
     fprintf(stderr,
-            "bench_step: %s %s\nusage: bench_step --model mlp|vgg16|resnet50|cnn|gpt [--threads N] "
+            "bench_step: %s %s\nusage: bench_step --model mlp|vgg16|resnet50|cnn|gpt|gpt-tied "
+            "[--threads N] "
             "[--batch N] "
             "[--micro N]\n       [--steps N] [--repeats N] [--warmup N] [--backend NAME] "
             "[--optimizer NAME]\n       [--method NAME] [--stages N]\n",

@@ -116,10 +116,14 @@ static const char *read_levels(const plan_wishes *o, double *machines, double *b
 
 static const char *complaint(const plan_wishes *o)
 {
+    const fr_planner *by = o->planner ? fr_planner_find(o->planner) : NULL;
+    bool splits_layers = by && by->splits_layers;
     if (strcmp(o->format, "json") != 0 && strcmp(o->format, "text") != 0)
         return "--format: expected text or json";
+    if (!(o->ratio >= 0)) return "--ratio: expected more than 0";
+    if (o->ratio > 0 && !splits_layers) return "--ratio: only with --planner pase";
     if (!(o->memory >= 0) || !(o->seconds > 0)) return "--memory, --seconds: expected more than 0";
-    if (o->config && !o->cluster) return "no cluster given (--cluster FILE)";
+    if (o->config && !o->cluster && !splits_layers) return "no cluster given (--cluster FILE)";
     if (o->config && (o->machines || o->bandwidth))
         return "--machines, --bandwidth: only without a config; the cluster file has both";
     if ((o->sync != 0) + (o->async != 0) + (o->efficiency != NULL) + (o->methods != NULL) > 1)
@@ -179,8 +183,11 @@ static const cli_option options[] = {
     {"out", "FILE", "write the plan as a config that train runs", CLI_TEXT, AT(out)},
     CLI_SET(AT(sets)),
     {"planner", "PLANNER",
-     "one planner: pipedream, dapple, exact, adapipe, bapipe, spp, dlplacer, list or brute",
+     "one planner: pipedream, dapple, exact, adapipe, bapipe, spp, graphpipe, dlplacer, list, pase "
+     "or brute",
      CLI_TEXT, AT(planner)},
+    {"ratio", "R", "pase: operations of a device per word of 4 bytes sent (the cluster's)",
+     CLI_REAL, AT(ratio)},
     {"machines", "N", "without a config; N,M: of each level, innermost first", CLI_TEXT,
      AT(machines)},
     {"bandwidth", "B", "bytes/s between machines, of each level", CLI_TEXT, AT(bandwidth)},
@@ -215,6 +222,7 @@ const cli_verb cli_plan = {
     .name = "plan",
     .usage = "plan CONFIG --cluster FILE [--async | --methods A,B] [--out plan.yaml]\n"
              "       forerun plan CONFIG --cluster FILE --planner NAME [--out plan.yaml]\n"
+             "       forerun plan CONFIG --planner pase --devices P --ratio R\n"
              "       forerun plan --profile FILE --machines N --bandwidth B [--planner NAME]",
     .summary = "find the fastest method, stages and devices before the first step",
     .text = "With a config: every method, number of stages, replicas and micro-batches is\n"

@@ -9,12 +9,14 @@ typedef struct plan_wishes {
     const char *planner, *objective, *methods, *efficiency, *format, *out;
     cli_list sets;
     int64_t devices, stages, replicas, micro;
-    double memory, seconds;
+    double memory, seconds, ratio;
     bool contiguous, sync, async, all, no_recompute, is_quiet, want_json;
 } plan_wishes;
 
 /* With a config: one planner, or the whole choice (plan_config.c). */
 fr_status cli_plan_config(fr_ctx *ctx, const plan_wishes *o);
+/* The same by a planner with splits_layers (plan_splits.c). */
+fr_status cli_plan_splits(fr_ctx *ctx, const plan_wishes *o, const fr_planner *planner);
 void cli_print_plan(const fr_plan *p, const fr_profile *profile, bool as_json);
 /* What measurements tell about asynchronous methods (plan_efficiency.c). */
 enum { PLAN_MOST_RESULTS = 16 };

@@ -436,8 +436,10 @@ fr_status cli_plan_config(fr_ctx *ctx, const plan_wishes *o)
 {
     fr_cluster *cluster = NULL;
     fr_run_model *model = NULL;
+    const fr_planner *by = o->planner ? fr_planner_find(o->planner) : NULL;
     const fr_run_options run = {
         .size = sizeof run, .config = o->config, .n_sets = o->sets.n, .sets = o->sets.at};
+    if (by && by->splits_layers) return cli_plan_splits(ctx, o, by);
     fr_status status = fr_cluster_read(ctx, o->cluster, &cluster);
     if (status == FR_OK) status = fr_run_model_open(ctx, &run, o->profile, &model);
     if (status == FR_OK)

@@ -70,6 +70,10 @@ typedef struct fr_ledger_row {
     int64_t version;
     int ahead;
     int64_t live; /* the stage's version when the micro-batch's own update is applied; -1 for F */
+    /* Of a parameter whose owner is in another stage, without a flush: the owner's weights that it
+     * was read as. tied -1: there is none. */
+    int64_t tied;
+    int tied_ahead;
 } fr_ledger_row;
 
 #ifdef __cplusplus

@@ -42,6 +42,9 @@ typedef struct fr_exec_plan {
     int norm_lag;
     /* Flush: no stage steps before norms and tied gradients of all stages have been combined. */
     bool sums_stages;
+    /* Without a flush: a stage that is tied to another reads the weights that the forward of the
+     * same mini-batch read there, and its gradient goes there. */
+    bool lends_ties;
     /* [stage] */
     fr_policy_context *context; /* for the weight policy */
     int *n_weight_blocks;       /* counted along the lists, the newest weights included */
@@ -65,7 +68,7 @@ FR_API FR_MUST_USE fr_status fr_exec_plan_create(fr_ctx *ctx, const fr_exec_desc
 FR_API void fr_exec_plan_free(fr_exec_plan *p);
 
 /* Before there is a schedule: true if it must have reductions, as something needs the gradients of
- * all stages. (Of asynchronous stages a norm is known too late.) */
+ * all stages. (Asynchronous stages do not wait for each other.) */
 FR_API bool fr_exec_must_reduce(bool is_flush, bool has_far_ties, double clip_norm, bool want_norm);
 /* The first tied parameter whose owner is in another stage; -1: none. */
 FR_API int fr_exec_find_far_tie(const fr_graph *g, int n_stages, const fr_stage *stages);

@@ -104,6 +104,8 @@ FR_API FR_MUST_USE fr_status fr_graph_stage(fr_ctx *ctx, const fr_graph *g, int 
  * for the memory that a node moves. Stages without trained parameters are avoided where possible.
  * Names how many stages are possible if there are fewer. */
 FR_API FR_MUST_USE fr_status fr_graph_balance(const fr_graph *g, int n_stages, int *cuts);
+/* The same for a V, where stages s and n_stages - 1 - s are on one worker: workers are balanced. */
+FR_API FR_MUST_USE fr_status fr_graph_balance_v(const fr_graph *g, int n_stages, int *cuts);
 /* Cuts before the named nodes, in the order of the model. */
 FR_API FR_MUST_USE fr_status fr_graph_find_cuts(const fr_graph *g, int n, const char *const *names,
                                                 int *cuts);

@@ -1,6 +1,7 @@
 /* plan.h -- planners: how to spread a model over devices. One file each, listed in fr_planner_list.
  *
- * A planner works on a profile and a cluster alone. It returns a layout with reasons; the
+ * A planner works on a profile and a cluster alone; one that splits layers, on the graph and a
+ * cluster. It returns a layout with reasons; the
  * choice over methods, stages, replicas, micro-batches and recompute (fr_plan_choose) tries what
  * the planners propose and many more in the simulator. */
 #ifndef FORERUN_PLAN_H
@@ -32,6 +33,11 @@ typedef struct fr_plan_problem {
     const int *level_n;
     const double *level_bandwidth;
     const char *objective; /* brute: the planner whose count it goes by; NULL: exact */
+    /* Planners with splits_layers, which take shapes instead of a profile. */
+    const fr_graph *graph;
+    int batch;            /* samples of a mini-batch */
+    double ratio;         /* operations that a device does while a word is sent; 0: the cluster's */
+    double machine_flops; /* FLOP/s of a device of speed 1; 0: not known */
 } fr_plan_problem;
 
 typedef struct fr_plan_stage {
@@ -42,6 +48,23 @@ typedef struct fr_plan_stage {
     int *devices;  /* [replicas], of the cluster */
 } fr_plan_stage;
 
+/* A layer as a product of (m, k) and (k, n), and into how many parts each dimension is cut. */
+typedef struct fr_plan_split {
+    const char *name;
+    double size[3]; /* m, n, k */
+    int split[3];
+    double cost; /* of a device: operations, and words in the time of operations */
+} fr_plan_split;
+
+typedef struct fr_plan_splits {
+    int n, n_devices;
+    fr_plan_split *at; /* [n] in the order of the model */
+    double ratio;
+    double cost;       /* of all layers, and of the words that change devices between them */
+    double batch_cost; /* every layer cut by samples only */
+    double whole_cost; /* nothing cut */
+} fr_plan_splits;
+
 typedef struct fr_plan {
     const char *planner;
     int n_stages;
@@ -51,7 +74,8 @@ typedef struct fr_plan {
     int *device_of;  /* [node], dlplacer only; else NULL */
     double *start_s; /* [node], dlplacer only */
     bool *recompute; /* [node]: the backward computes it again; NULL: none */
-    bool is_optimal; /* proved, by its own count */
+    fr_plan_splits *splits; /* instead of stages, which are none then; NULL: none */
+    bool is_optimal;        /* proved, by its own count */
     char why[1024];
     void *arena;
 } fr_plan;
@@ -59,6 +83,7 @@ typedef struct fr_plan {
 typedef struct fr_planner {
     const char *name, *summary;
     const char *method; /* that runs its plans of several stages */
+    bool splits_layers; /* takes problem.graph, gives plan.splits: a report, nothing runs it yet */
     int lead;           /* of that method's schedule; 0 = 1 */
     fr_status (*plan)(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out); /* fr_plan_free */
 } fr_planner;
@@ -67,7 +92,8 @@ FR_API const fr_planner *const *fr_planner_list(void); /* NULL-terminated */
 FR_API const fr_planner *fr_planner_find(const char *name);
 FR_API void fr_plan_free(fr_plan *p);
 /* {stages: [{nodes, replicas, time_s, devices}], time_s, ...}: the contract of `forerun plan
- * --format json`. The caller frees it by fr_text_free; NULL: out of memory. */
+ * --format json`; with splits {layers: [{name, size, split, cost}], cost, ...}, without profile.
+ * The caller frees it by fr_text_free; NULL: out of memory. */
 FR_API char *fr_plan_to_json(const fr_plan *p, const fr_profile *profile);
 
 /* --- the whole choice ---------------------------------------------------------------------------

@@ -88,7 +88,8 @@ typedef struct fr_run_model fr_run_model;
 FR_API FR_MUST_USE fr_status fr_run_model_open(fr_ctx *ctx, const fr_run_options *o,
                                                const char *profile, fr_run_model **out);
 FR_API void fr_run_model_free(fr_run_model *m);
-FR_API int fr_run_model_batch(const fr_run_model *m); /* samples of a mini-batch */
+FR_API const fr_graph *fr_run_model_graph(const fr_run_model *m); /* kept by the model */
+FR_API int fr_run_model_batch(const fr_run_model *m);             /* samples of a mini-batch */
 FR_API int fr_run_model_micro(const fr_run_model *m); /* of a micro-batch, as the config has it */
 /* Profiles are measured, whatever the config says: so many workers at once (0: as many as there are
  * cores), for about so long (0: some tenths of a second). Before the first profile. */

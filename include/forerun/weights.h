@@ -25,14 +25,15 @@ typedef struct fr_policy_options {
 /* Context of a policy: one stage of a schedule. The execution plan makes it (exec_plan.h). */
 typedef struct fr_policy_context {
     int stage, n_stages;
-    int lead;          /* micro-batches in flight as a mini-batch begins (fr_schedule_lead) */
-    int n_micro;       /* micro-batches of an update, on this worker */
-    int max_delay;     /* ceil(lead / n_micro) of the stage where it is largest, in updates */
-    bool exact;        /* xpipe: exact counts instead of the paper's rounding */
-    int64_t lr_warmup; /* pipemare: updates until the full rate (K) */
-    bool is_robust;    /* lookahead: weights far ahead do no harm, because the optimizer bounds
-                          its steps or a batch norm follows every layer */
-    int n_slots;       /* micro-batches the stage holds at most */
+    int lead;           /* micro-batches in flight as a mini-batch begins (fr_schedule_lead) */
+    int n_micro;        /* micro-batches of an update, on this worker */
+    int max_delay;      /* ceil(lead / n_micro) of the stage where it is largest, in updates */
+    bool exact;         /* xpipe: exact counts instead of the paper's rounding */
+    int64_t lr_warmup;  /* pipemare: updates until the full rate (K) */
+    bool is_robust;     /* lookahead: weights far ahead do no harm, because the optimizer bounds
+                           its steps or a batch norm follows every layer */
+    bool is_scale_free; /* lookahead: by a batch norm alone; the rate adapts to the weights */
+    int n_slots;        /* micro-batches the stage holds at most */
 } fr_policy_context;
 
 typedef enum fr_base {
@@ -75,6 +76,10 @@ FR_API const fr_policy *fr_policy_find(const char *name);
 
 typedef struct fr_store fr_store;
 
+typedef struct fr_weight_range {
+    size_t at, n; /* floats */
+} fr_weight_range;
+
 typedef struct fr_store_desc {
     const fr_policy *policy;
     fr_policy_context context;
@@ -97,6 +102,9 @@ typedef struct fr_store_desc {
     float *scratch;
     float *drift;  /* (n), only with FR_EXTRAPOLATE_DRIFT and more than one block */
     int n_samples; /* weights watched for the prediction error; 0 = none */
+    /* Ranges of them that do not count: copies of weights that another stage updates. */
+    int n_copies;
+    const fr_weight_range *copies;
 } fr_store_desc;
 
 /* Weights of a pass. Valid until the next call on the store (an update's ranges aside), or, if
@@ -132,6 +140,8 @@ FR_API void fr_store_set_policy_state(fr_store *s);
 /* Between fr_store_end and the next pass: the newest weights were changed in place (a mean over
  * replicas) and count as the same version; predictions from them are made anew. */
 FR_API void fr_store_changed(fr_store *s);
+/* The caller overwrites some of the weights of a view: where they are. The view gets a new id. */
+FR_API float *fr_store_rewrite(fr_store *s, fr_view *v);
 /* The newest weights (and the optimizer's state) were changed from outside, or a run starts at
  * another update: nothing else that the store holds is valid any more. A drift starts from zero. */
 FR_API FR_MUST_USE fr_status fr_store_reset(fr_store *s, int64_t version);

@@ -32,6 +32,13 @@ static fr_status at_place(plan *b, const char *key, fr_status status)
 
 /* --- cuts ------------------------------------------------------------------------------------ */
 
+/* In a V a worker has two stages, and its sum counts. */
+static bool is_v(const plan *b)
+{
+    const fr_generator *g = b->t->schedule_file ? NULL : fr_generator_find(b->t->method->generator);
+    return g && g->is_v;
+}
+
 static fr_status cut(plan *b)
 {
     fr__pipeline *p = b->p;
@@ -42,7 +49,9 @@ static fr_status cut(plan *b)
     if (b->t->n_cuts > 0)
         FR_TRY(at_place(b, "cuts", fr_graph_find_cuts(b->g, b->t->n_cuts, b->t->cuts, p->cuts)));
     else
-        FR_TRY(at_place(b, "stages", fr_graph_balance(b->g, n, p->cuts)));
+        FR_TRY(at_place(b, "stages",
+                        is_v(b) ? fr_graph_balance_v(b->g, n, p->cuts)
+                                : fr_graph_balance(b->g, n, p->cuts)));
     return at_place(b, "cuts", fr_graph_cut(b->g, n - 1, p->cuts, p->stages));
 }
 

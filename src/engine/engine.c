@@ -448,7 +448,7 @@ size_t fr_engine_host_bytes(const fr_engine *e)
 size_t fr_engine_peak_bytes(const fr_engine *e, int worker)
 {
     const fr__worker *w = &e->workers[worker];
-    size_t board = e->tie_board ? e->tie_room[worker] : 0;
+    size_t board = e->tie_board || e->n_tie_links ? e->tie_room[worker] : 0;
     if (!w->is_local) return w->peak_bytes;
     return fr_device_peak_bytes(fr__exec_device_of(w->device)) + board;
 }

@@ -14,7 +14,7 @@
  *     update.c       REDUCE and STEP               ties.c           gradients tied across stages
  *     params.c       parameters in and out         snapshot.c       a copy for a checkpoint
  *     coordinator.c  one call, several processes   collect.c        notes of all workers to rank 0
- *     faults.c       injected faults, stalls */
+ *     tie_links.c    ties without a flush          faults.c         injected faults, stalls */
 #ifndef FR_ENGINE_ENGINE_H
 #define FR_ENGINE_ENGINE_H
 
@@ -24,6 +24,8 @@
 #include "engine/links.h"
 #include "engine/records.h"
 #include "engine/worker.h"
+
+typedef struct fr__tie_link fr__tie_link;
 
 struct fr_engine {
     fr_ctx *ctx;
@@ -61,6 +63,8 @@ struct fr_engine {
     int64_t n_tie_pieces;     /* rounds of that board per mini-batch */
     int n_tied, *tied;        /* params in groups that span stages, owners and copies, ascending */
     const void **tie_pieces;  /* [worker][tied]: of the current sum */
+    int n_tie_links;          /* without a flush */
+    fr__tie_link *tie_links;
     bool is_broken;
 
     pthread_mutex_t lock;
@@ -168,6 +172,18 @@ size_t fr__tie_copies_bytes(const fr_engine *e);
 bool fr__ties_on(const fr__worker *w); /* the worker has a tied parameter */
 /* The sums replace the worker's own gradients. *is_dead: there is no sum. */
 fr_status fr__ties_sum(fr__worker *w, int64_t batch, bool *is_dead);
+
+/* tie_links.c: channels, their memory; a call begins. */
+fr_status fr__tie_links_plan(fr_engine *e);
+fr_status fr__tie_links_open(fr_engine *e);
+void fr__tie_links_begin(fr_engine *e);
+/* Around a forward, for the first one of a mini-batch: receive the weights of owners elsewhere
+ * (*is_dead: there are none); send the ones that the forward read (view NULL: it did not run). */
+fr_status fr__tie_borrow(fr__part *p, int64_t batch, bool *is_dead);
+fr_status fr__tie_lend(fr__part *p, int64_t batch, const fr_view *view);
+/* Before a step, or in its place: gradients of copies go to their owners. */
+fr_status fr__tie_grads(fr__part *p, int64_t batch, bool is_dead);
+fr_status fr__tie_settle(fr__worker *w); /* a call ends */
 
 /* parts.c: replicas of a stage. */
 fr_status fr__replicas_plan(fr_engine *e);

@@ -149,6 +149,7 @@ static void begin(fr_engine *e, fr__mode mode, int64_t first, int64_t n, const f
     fr__emulation_end(e->emulation);
     if (e->emulation && mode == FR_MODE_TRAIN) fr__emulation_begin(e->emulation);
     e->transport->reset(e->group);
+    fr__tie_links_begin(e);
     fr__records_begin(e);
     fr__coordinator_reset(e);
     for (int i = 0; i < e->n_parts && mode == FR_MODE_TRAIN; i++)

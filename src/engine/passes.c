@@ -131,6 +131,7 @@ fr_status fr__pass_forward(fr__part *p, int64_t batch, int micro, int in_segment
     FR_TRY(acquire_slot(p, mode, fr__exec_slot(p->exec, mode, in_segment)));
     fr__micro m = make_micro(p, mode, batch, micro, in_segment);
     FR_TRY(fr__exec_forward(p->exec, mode, &m, &view));
+    FR_TRY(fr__tie_lend(p, batch, &view));
     if (fr__fault_is_nan(p, batch, micro)) FR_TRY(fr__exec_spoil_output(p->exec, mode));
     if (fr__exec_has_loss(p->exec, mode)) FR_TRY(count_loss(p, mode, batch, micro));
     if (mode == FR_MODE_TRAIN) fr__record_row(p, batch, micro, 'F', &view);

@@ -249,6 +249,7 @@ void fr__record_row(fr__part *p, int64_t batch, int micro, char pass, const fr_v
     fr_engine *e = p->engine;
     if (!e->desc.want_ledger) return;
     fr__record *r = fr__record_of(e, batch);
+    const fr__loan *loan = fr__exec_read_loan(p->exec);
     fr__record_rows(r, p)[r->n_rows[p->index]++] =
         (fr_ledger_row){.stage = p->stage,
                         .replica = p->replica,
@@ -256,7 +257,9 @@ void fr__record_row(fr__part *p, int64_t batch, int micro, char pass, const fr_v
                         .pass = pass,
                         .version = v->version,
                         .ahead = v->ahead,
-                        .live = -1};
+                        .live = -1,
+                        .tied = loan ? loan->version : -1,
+                        .tied_ahead = loan ? loan->ahead : 0};
 }
 
 void fr__record_live(fr__part *p, int64_t batch, int64_t version)

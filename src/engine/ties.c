@@ -77,10 +77,12 @@ static fr__part *part_on(const fr__worker *w, int stage)
     return NULL;
 }
 
+static bool is_used(const fr_engine *e) { return e->must_sum || e->n_tie_links > 0; }
+
 size_t fr__tie_scratch_bytes(const fr__worker *w)
 {
     size_t bytes = 0;
-    for (int i = 0; i < w->n_parts && w->is_local && w->engine->must_sum; i++)
+    for (int i = 0; i < w->n_parts && w->is_local && is_used(w->engine); i++)
         bytes += fr__exec_tie_bytes(w->parts[i]->exec);
     return bytes;
 }
@@ -118,7 +120,7 @@ fr_status fr__ties_open(fr_engine *e)
         }
     }
     for (int i = 0; i < e->n_parts; i++)
-        if (e->parts[i].worker->is_local) FR_TRY(fr__exec_open_ties(e->execs[i]));
+        if (e->parts[i].worker->is_local) FR_TRY(fr__exec_open_ties(e->execs[i], 0));
     return e->transport->add_board(e->group, n, bytes, owner, &e->tie_board);
 }
 

@@ -13,10 +13,10 @@
  * buckets that the last backward has not posted; STEP takes the sums bucket by bucket and applies
  * each as it arrives.
  *
- * Stages exchange values through boards and add them in the order of a single worker: the sums of
- * squares of all parameters one after the other, the gradients of tied parameters owner first.
- * Every stage with a copy of a tied parameter makes the same update, so copies stay equal. Replicas
- * stay equal for the same reason. */
+ * With a flush stages exchange values through boards and add them in the order of a single worker:
+ * the sums of squares of all parameters one after the other, the gradients of tied parameters owner
+ * first. Every stage with a copy of a tied parameter makes the same update, so copies stay equal.
+ * Replicas stay equal for the same reason. */
 #include "engine/engine.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ fr_status fr__update_plan(fr_engine *e)
     FR_TRY(fr__replicas_plan(e));
     e->must_sum = e->plan->sums_stages;
     fr__ties_measure(e);
-    return FR_OK;
+    return e->plan->lends_ties ? fr__tie_links_plan(e) : FR_OK;
 }
 
 /* Boards have a part for every replica, because only owners of a part may read. They read the part
@@ -76,6 +76,7 @@ fr_status fr__update_open(fr_engine *e)
 {
     FR_TRY(make_param_sums(e));
     if (e->plan && e->plan->norm_lag > 0) FR_TRY(add_late_boards(e));
+    if (e->n_tie_links > 0) FR_TRY(fr__tie_links_open(e));
     if (!e->must_sum) return FR_OK;
     if (needs_norm(e)) FR_TRY(add_norm_board(e, &e->norm_board));
     return e->n_tied > 0 ? fr__ties_open(e) : FR_OK;
@@ -182,14 +183,15 @@ static fr_status exchange_norm(fr__part *p, int64_t batch, double *norm_sq)
     return FR_OK;
 }
 
-/* The norms that no step has waited for: the transport is reset when all messages have arrived. */
+/* The newest weights of ties, and the norms that no step has waited for: the transport is reset
+ * when all messages have arrived. */
 fr_status fr__update_close(fr__worker *w)
 {
     fr_engine *e = w->engine;
     int64_t n = w->n_late, lag = n > 0 ? e->plan->norm_lag : 0;
     for (int64_t i = n > lag ? n - lag : 0; i < n; i++)
         FR_TRY(fr__board_wait(w, e->late_boards[i % lag], i / lag));
-    return FR_OK;
+    return fr__tie_settle(w);
 }
 
 /* --- the step ------------------------------------------------------------------------------- */
@@ -239,6 +241,7 @@ fr_status fr__update_step(fr__part *p, int64_t batch, fr_event *event)
         FR_TRY(fr__exec_take(p->exec, batch, FR__TAKE_BACK, &is_alive));
         if (!is_alive) fr__lower_limit(e, batch);
         fr__exec_sum_own_ties(p->exec);
+        FR_TRY(fr__tie_grads(p, batch, is_beyond_limit(e, batch)));
         if (needs_norm(e)) norm_sq = whole_sq = own_squares(p);
         if (e->plan->norm_lag > 0) FR_TRY(exchange_norm(p, batch, &whole_sq));
     }
@@ -258,5 +261,6 @@ fr_status fr__update_skip(fr__part *p, int64_t batch)
     double none = 0;
     if (p->engine->must_sum) return take_sums(p->worker, batch, true);
     FR_TRY(fr__exec_take(p->exec, batch, FR__TAKE_DROP, &is_alive));
+    FR_TRY(fr__tie_grads(p, batch, true));
     return p->engine->plan->norm_lag > 0 ? exchange_norm(p, batch, &none) : FR_OK;
 }

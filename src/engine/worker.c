@@ -98,8 +98,11 @@ static fr_status forward(const task *t, fr_event *event)
 {
     fr__part *p = t->part;
     fr_engine *e = p->engine;
-    if (!t->is_dead) FR_TRY(fr__pass_forward(p, t->batch, t->micro, t->in_segment, event));
-    if (!t->is_dead) fr__spend(p, FR_DO_F, 1);
+    bool is_dead = t->is_dead;
+    FR_TRY(fr__tie_borrow(p, t->batch, &is_dead));
+    if (!is_dead) FR_TRY(fr__pass_forward(p, t->batch, t->micro, t->in_segment, event));
+    if (!is_dead) fr__spend(p, FR_DO_F, 1);
+    if (is_dead) FR_TRY(fr__tie_lend(p, t->batch, NULL));
     if (e->mode != FR_MODE_EVAL) return FR_OK;
     if (!t->is_dead) FR_TRY(fr__exec_wait_forward(p->exec, e->mode, t->in_segment));
     fr__release_inputs(p, e->mode, t->in_segment);
@@ -329,6 +332,7 @@ fr_status fr__worker_walk(fr__worker *w, void *arg)
     w->opened = 0;
     w->summed = -1;
     w->n_late = 0;
+    for (int i = 0; i < w->n_parts; i++) w->parts[i]->borrowed = w->parts[i]->lent = -1;
     uint64_t start = fr__worker_now(w);
     fr_ctx_clear(NULL);
     fr__emulation_enter(e->emulation);

@@ -18,6 +18,7 @@ struct fr__part {
     /* Buffers of the current pass, by link: it reads values and gradients, and writes gradients. */
     const void **values, **grads;
     void **sent_grads;
+    int64_t borrowed, lent;     /* last mini-batch of tied weights from and to others; -1 */
     double *param_sums;         /* (own parameters of the stage) */
     uint64_t *posted_ns;        /* [bucket] of the reduction of gradients */
     fr_stage_times times, cold; /* cold: the first mini-batch's share of them */

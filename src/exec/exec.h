@@ -163,6 +163,12 @@ fr_status fr__exec_open_sync(fr__exec *const *replicas);
 void fr__exec_set_transport(fr__exec *x, const fr_transport *transport, fr_group *group);
 fr_program *fr__exec_program(const fr__exec *x, fr__mode mode); /* for sizes by node, and times */
 
+/* Weights of an owner in another stage that a mini-batch reads. */
+typedef struct fr__loan {
+    int64_t batch, version; /* version: updates contained in them */
+    int ahead;              /* updates predicted on top */
+} fr__loan;
+
 /* --- passes (pass.c) ----------------------------------------------------------------------------
  */
 

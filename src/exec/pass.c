@@ -137,6 +137,7 @@ static fr_status fetch_forward(fr__exec *x, fr__mode mode, const fr__micro *m, f
     uint64_t start = fr__now_ns();
     if (m->fills) fr_store_drained(x->store);
     FR_TRY(fr_store_forward(x->store, m->batch, m->micro / x->d.n_replicas, view));
+    FR_TRY(fr__exec_apply_loan(x, m->batch, view));
     x->fetch_ns = fr__now_ns() - start;
     return FR_OK;
 }
@@ -259,6 +260,7 @@ static fr_status fetch_backward(fr__exec *x, const fr__micro *m, fr_view *view)
 {
     uint64_t start = fr__now_ns();
     FR_TRY(fr_store_backward(x->store, m->batch, m->micro / x->d.n_replicas, view));
+    FR_TRY(fr__exec_apply_loan(x, m->batch, view));
     x->fetch_ns = fr__now_ns() - start;
     return FR_OK;
 }

@@ -338,6 +338,22 @@ static fr_status list_norm_blocks(fr__exec *x)
     return FR_OK;
 }
 
+/* Copies of weights that another stage updates. */
+static fr_status list_copies(fr__exec *x, fr_store_desc *s)
+{
+    int n = fr_program_n_placements(x->layout);
+    fr_weight_range *copies = FR_ARENA_ARRAY(x->d.arena, fr_weight_range, n + 1);
+    if (!copies) return fr__exec_no_memory(x);
+    for (int i = 0; i < n; i++) {
+        const fr_placement *at = fr_program_placement(x->layout, i);
+        const fr_param *param = fr_graph_param(x->d.graph, at->param);
+        if (param->tied_to >= 0 && at->offset < x->n_weights)
+            copies[s->n_copies++] = (fr_weight_range){at->offset, at->count};
+    }
+    s->copies = copies;
+    return FR_OK;
+}
+
 fr_status fr__exec_open(fr__exec *x)
 {
     const fr__exec_desc *d = &x->d;
@@ -359,5 +375,6 @@ fr_status fr__exec_open(fr__exec *x)
                        .drift = x->drift,
                        .n_samples = d->n_samples};
     for (int i = 0; i < FR_MAX_OPTIM_STATE; i++) s.state[i] = x->state[i];
+    FR_TRY(list_copies(x, &s));
     return fr_store_create(x->ctx, &s, &x->store);
 }

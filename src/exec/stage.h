@@ -66,12 +66,28 @@ typedef struct fr__grad_reduction {
     int next;       /* buckets are posted from the last to the first: this one is next */
 } fr__grad_reduction;
 
-/* A gradient that is tied across stages. */
+/* A parameter that is tied across stages. */
 typedef struct fr__tie {
     int param, placement;
     float *plain; /* in host memory: the gradient itself, or a copy */
     bool is_copy;
+    const void **lent; /* [loan]: values of the owner that passes read; NULL: its own */
 } fr__tie;
+
+/* The loan in a weight block. */
+typedef struct fr__loan_in {
+    uint64_t id; /* of the block's content; 0: none */
+    fr__loan loan;
+} fr__loan_in;
+
+/* Weights of owners in other stages that passes read, of the mini-batches in flight in turn. */
+typedef struct fr__loans {
+    bool is_on;
+    int n;
+    fr__loan *at;       /* [n] */
+    fr__loan_in *block; /* [weight block] */
+    fr__loan read;      /* by the last pass */
+} fr__loans;
 
 struct fr__exec {
     fr_ctx *ctx;
@@ -108,6 +124,7 @@ struct fr__exec {
     int n_own;
     int n_ties, max_ties;
     fr__tie *ties;
+    fr__loans loans;
     size_t grad_link_bytes, landing_bytes;
     void *grad_links, *landing;
     char *data;    /* [slot] of the mode: copies of the data, where the device needs them */
@@ -123,6 +140,10 @@ static inline bool fr__exec_trains(const fr__exec *x)
 
 /* stage.c */
 fr_status fr__exec_no_memory(const fr__exec *x);
+
+/* ties.c: write the values of owners in other stages, as lent for a mini-batch, into the weights
+ * that a pass of it will read. */
+fr_status fr__exec_apply_loan(fr__exec *x, int64_t batch, fr_view *view);
 
 /* matrices.c: the stage's matrices for the optimizer, and room for them in the workspace. */
 fr_status fr__exec_list_matrices(fr__exec *x);

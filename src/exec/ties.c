@@ -1,5 +1,8 @@
-/* ties.c -- gradients of parameters that are tied across stages, as plain values in host memory:
- * the gradient itself where it is plain and the host may write there, else a copy. */
+/* ties.c -- parameters that are tied across stages, as plain values in host memory.
+ *
+ * With a flush stages exchange gradients: the gradient itself where it is plain and the host may
+ * write there, else a copy. Without one a stage with a copy borrows the owner's weights: they are
+ * written into the weight block that a pass is about to read, unless it has them already. */
 #include "exec/stage.h"
 
 #include <string.h>
@@ -32,7 +35,19 @@ size_t fr__exec_tie_bytes(const fr__exec *x)
     return bytes;
 }
 
-fr_status fr__exec_open_ties(fr__exec *x)
+static fr_status open_loans(fr__exec *x, int n)
+{
+    fr_arena *a = x->d.arena;
+    bool is_ok = true;
+    for (int i = 0; i < x->n_ties; i++)
+        is_ok &= (x->ties[i].lent = FR_ARENA_ARRAY(a, const void *, n)) != NULL;
+    x->loans.n = n;
+    x->loans.at = FR_ARENA_ARRAY(a, fr__loan, n);
+    x->loans.block = FR_ARENA_ARRAY(a, fr__loan_in, fr_store_n_blocks(x->store));
+    return is_ok && x->loans.at && x->loans.block ? FR_OK : fr__exec_no_memory(x);
+}
+
+fr_status fr__exec_open_ties(fr__exec *x, int n_loans)
 {
     for (int i = 0; i < x->n_ties; i++) {
         fr__tie *t = &x->ties[i];
@@ -41,7 +56,7 @@ fr_status fr__exec_open_ties(fr__exec *x)
             t->is_copy ? fr__arena_alloc(x->d.arena, plain_bytes(x, t->param)) : x->grads + offset;
         if (!t->plain) return fr__no_memory(x->ctx, plain_bytes(x, t->param), "tied parameters");
     }
-    return FR_OK;
+    return n_loans > 0 && x->n_ties > 0 ? open_loans(x, n_loans) : FR_OK;
 }
 
 fr_status fr__exec_read_ties(fr__exec *x)
@@ -62,12 +77,14 @@ fr_status fr__exec_write_ties(fr__exec *x)
     return FR_OK;
 }
 
-static float *find(const fr__exec *x, int param)
+static fr__tie *find_tie(const fr__exec *x, int param)
 {
     for (int i = 0; i < x->n_ties; i++)
-        if (x->ties[i].param == param) return x->ties[i].plain;
+        if (x->ties[i].param == param) return &x->ties[i];
     return NULL;
 }
+
+static float *find(const fr__exec *x, int param) { return find_tie(x, param)->plain; }
 
 void fr__exec_copy_tie(fr__exec *x, int param, size_t first, size_t n, void *to)
 {
@@ -82,4 +99,70 @@ void fr__exec_sum_tie(fr__exec *x, int param, size_t first, size_t n, int n_part
         const float *grad = parts[k];
         for (size_t j = 0; j < n; j++) sum[j] = k == 0 ? grad[j] : sum[j] + grad[j];
     }
+}
+
+/* --- loans ------------------------------------------------------------------------------------ */
+
+fr_status fr__exec_lend(fr__exec *x, int param, const fr_view *view, void *plain)
+{
+    return fr_program_read_param(x->layout, view ? view->weights : fr_store_newest(x->store),
+                                 find_tie(x, param)->placement, plain);
+}
+
+void fr__exec_borrow(fr__exec *x, int param, const void *plain, const fr__loan *loan)
+{
+    int64_t i = loan->batch % x->loans.n;
+    find_tie(x, param)->lent[i] = plain;
+    x->loans.at[i] = *loan;
+    x->loans.is_on = true;
+}
+
+const fr__loan *fr__exec_read_loan(const fr__exec *x)
+{
+    return x->loans.is_on ? &x->loans.read : NULL;
+}
+
+fr_status fr__exec_apply_loan(fr__exec *x, int64_t batch, fr_view *view)
+{
+    if (!x->loans.is_on) return FR_OK;
+    int64_t nth = batch % x->loans.n;
+    fr__loan_in *in = &x->loans.block[(size_t)(view->weights - x->weights) / x->weight_stride];
+    x->loans.read = x->loans.at[nth];
+    if (x->loans.read.batch != batch)
+        return fr_fail(x->ctx, FR_INTERNAL,
+                       "stage %d: the tied weights of mini-batch %lld are lost", x->d.stage,
+                       (long long)batch);
+    if (in->id == view->id && in->loan.batch == batch) return FR_OK;
+    float *weights = fr_store_rewrite(x->store, view);
+    FR_TRY(fr_device_sync(x->dev)); /* earlier passes may still read the block */
+    for (int i = 0; i < x->n_ties; i++)
+        if (x->ties[i].lent[nth])
+            FR_TRY(fr_program_write_param(x->layout, weights, x->ties[i].placement,
+                                          x->ties[i].lent[nth]));
+    *in = (fr__loan_in){.id = view->id, .loan = x->loans.read};
+    return FR_OK;
+}
+
+fr_status fr__exec_settle(fr__exec *x, int param, const void *plain)
+{
+    const fr__tie *t = find_tie(x, param);
+    FR_TRY(fr_program_write_param(x->layout, fr_store_newest(x->store), t->placement, plain));
+    fr_store_changed(x->store);
+    return FR_OK;
+}
+
+fr_status fr__exec_copy_grad(fr__exec *x, int param, void *plain)
+{
+    return fr_program_read_param(x->layout, x->grads, find_tie(x, param)->placement, plain);
+}
+
+fr_status fr__exec_add_grad(fr__exec *x, int param, const void *plain)
+{
+    const fr__tie *t = find_tie(x, param);
+    const float *grad = plain;
+    size_t n = plain_bytes(x, param) / sizeof(float);
+    if (t->is_copy) FR_TRY(fr_program_read_param(x->layout, x->grads, t->placement, t->plain));
+    for (size_t i = 0; i < n; i++) t->plain[i] += grad[i];
+    if (!t->is_copy) return FR_OK;
+    return fr_program_write_param(x->layout, x->grads, t->placement, t->plain);
 }

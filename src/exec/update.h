@@ -28,7 +28,8 @@ fr_status fr__exec_end_step(fr__exec *x);
 /* Parameters of this stage that are tied to other stages. */
 fr_status fr__exec_tie(fr__exec *x, int param);
 size_t fr__exec_tie_bytes(const fr__exec *x); /* of plain copies in host memory */
-fr_status fr__exec_open_ties(fr__exec *x);
+/* n_loans: mini-batches whose weights are lent at the same time; 0 with a flush. */
+fr_status fr__exec_open_ties(fr__exec *x, int n_loans);
 /* Between gradients and plain copies, where there are any: before the pieces, after them. */
 fr_status fr__exec_read_ties(fr__exec *x);
 fr_status fr__exec_write_ties(fr__exec *x);
@@ -37,6 +38,20 @@ fr_status fr__exec_write_ties(fr__exec *x);
 void fr__exec_copy_tie(fr__exec *x, int param, size_t first, size_t n, void *to);
 void fr__exec_sum_tie(fr__exec *x, int param, size_t first, size_t n, int n_parts,
                       const void *const *parts);
+
+/* Without a flush: the stage that owns a parameter lends its values to the stages that are tied to
+ * it. The weights of the owner that a forward read (view NULL: the newest), as plain values. */
+fr_status fr__exec_lend(fr__exec *x, int param, const fr_view *view, void *plain);
+/* Passes of loan->batch read `plain` as that parameter; it is valid until their step. */
+void fr__exec_borrow(fr__exec *x, int param, const void *plain, const fr__loan *loan);
+/* The loan that the last pass read; NULL: none. */
+const fr__loan *fr__exec_read_loan(const fr__exec *x);
+/* The pipeline is empty: the newest values of the owner become the stage's own copy. */
+fr_status fr__exec_settle(fr__exec *x, int param, const void *plain);
+/* The gradient of a copy, as plain values; add it to that of the owner. (The step of the stage
+ * changes its copy, too, but passes read what was lent.) */
+fr_status fr__exec_copy_grad(fr__exec *x, int param, void *plain);
+fr_status fr__exec_add_grad(fr__exec *x, int param, const void *plain);
 
 /* --- replicas (grad_reduction.c, replica_statistics.c, sync.c) ----------------------------------
  */

@@ -37,6 +37,8 @@ void fr_run_model_free(fr_run_model *m)
     fr__free(m);
 }
 
+const fr_graph *fr_run_model_graph(const fr_run_model *m) { return m->setup.graph; }
+
 int fr_run_model_batch(const fr_run_model *m) { return (int)m->setup.settings.batch; }
 
 int fr_run_model_micro(const fr_run_model *m)

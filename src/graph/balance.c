@@ -28,17 +28,6 @@ static const double flops_per_byte[FR_OPERATOR_COUNT] = {
     [FR_OP_BATCH_NORM] = 27, [FR_OP_DROPOUT] = 32,       [FR_OP_ALPHA_DROPOUT] = 32,
 };
 
-/* The computing nodes, in order. Sums have a leading 0, so the part j .. k-1 has sum[k] -
- * sum[j]. */
-struct chain {
-    int n;
-    int *node;      /* (n) */
-    int *n_trained; /* (n + 1) sum: nodes with trained parameters */
-    double *work;   /* (n + 1) sum */
-    double *bytes;  /* (n) bytes across a cut before it */
-    bool *is_tail;  /* (n) it is an activation of the node before it */
-};
-
 struct best {
     int n_flaws;
     double value; /* largest work, or bytes */
@@ -73,8 +62,15 @@ static bool is_tail(const fr_graph *g, int i)
     }
 }
 
-static void chain_fill(const fr_graph *g, struct chain *c)
+bool fr__chain_create(const fr_graph *g, fr_arena *arena, struct fr__chain *c)
 {
+    size_t n = g->nodes.n;
+    *c = (struct fr__chain){.node = FR_ARENA_ARRAY(arena, int, n),
+                            .n_trained = FR_ARENA_ARRAY(arena, int, n + 1),
+                            .work = FR_ARENA_ARRAY(arena, double, n + 1),
+                            .bytes = FR_ARENA_ARRAY(arena, double, n),
+                            .is_tail = FR_ARENA_ARRAY(arena, bool, n)};
+    if (!c->node || !c->n_trained || !c->work || !c->bytes || !c->is_tail) return false;
     for (int i = 0; i < (int)g->nodes.n; i++) {
         const fr_node *node = g->nodes.at[i];
         if (node->op == FR_OP_INPUT) continue;
@@ -85,6 +81,7 @@ static void chain_fill(const fr_graph *g, struct chain *c)
         c->is_tail[c->n] = is_tail(g, i);
         c->n++;
     }
+    return true;
 }
 
 static bool is_better(struct best a, struct best b)
@@ -110,7 +107,7 @@ static void push(struct queue *q, const struct best *cost, bool has_limit, int j
 
 /* State of one round. */
 struct round {
-    const struct chain *c;
+    const struct fr__chain *c;
     double limit;      /* maximum work of a stage; < 0: none */
     struct best *cost; /* (n + 1) cost of the earlier stages and the cut, for each beginning of the
                           last stage */
@@ -153,7 +150,7 @@ static struct best best_of(const struct round *r, struct queue *q, int k, int *f
 static void add_stage(struct round *r, const struct best *before, int least, struct best *now,
                       int *from)
 {
-    const struct chain *c = r->c;
+    const struct fr__chain *c = r->c;
     bool has_limit = r->limit >= 0;
     r->trained.head = r->trained.end = r->bare.head = r->bare.end = 0;
     int next = least; /* the first beginning that was not pushed to `trained` */
@@ -213,11 +210,7 @@ fr_status fr_graph_balance(const fr_graph *g, int n_stages, int *cuts)
     size_t n = g->nodes.n, cells = ((size_t)n_stages + 1) * (n + 1);
     if (n_stages == 1) return FR_OK;
     fr_arena arena = {0};
-    struct chain c = {.node = FR_ARENA_ARRAY(&arena, int, n),
-                      .n_trained = FR_ARENA_ARRAY(&arena, int, n + 1),
-                      .work = FR_ARENA_ARRAY(&arena, double, n + 1),
-                      .bytes = FR_ARENA_ARRAY(&arena, double, n),
-                      .is_tail = FR_ARENA_ARRAY(&arena, bool, n)};
+    struct fr__chain c;
     struct round r = {.c = &c,
                       .cost = FR_ARENA_ARRAY(&arena, struct best, n + 1),
                       .trained.at = FR_ARENA_ARRAY(&arena, int, n),
@@ -225,9 +218,7 @@ fr_status fr_graph_balance(const fr_graph *g, int n_stages, int *cuts)
     struct best *best = FR_ARENA_ARRAY(&arena, struct best, 2 * (n + 1));
     int *from = FR_ARENA_ARRAY(&arena, int, cells);
     fr_status status = FR_OK;
-    if (c.node && c.n_trained && c.work && c.bytes && c.is_tail && r.cost && r.trained.at &&
-        r.bare.at && best && from) {
-        chain_fill(g, &c);
+    if (r.cost && r.trained.at && r.bare.at && best && from && fr__chain_create(g, &arena, &c)) {
         solve(&r, n_stages, solve(&r, n_stages, -1, best, from), best, from);
         for (int s = n_stages, k = c.n; s > 1; s--) {
             k = from[(size_t)s * ((size_t)c.n + 1) + (size_t)k];

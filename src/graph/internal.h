@@ -32,6 +32,19 @@ struct fr__cutter {
     int *scratch;         /* (6 n_nodes + 1) for the convexity check */
 };
 
+/* The computing nodes, in order. Sums have a leading 0, so the part j .. k-1 has sum[k] -
+ * sum[j]. */
+struct fr__chain {
+    int n;
+    int *node;      /* (n) */
+    int *n_trained; /* (n + 1) sum: nodes with trained parameters */
+    double *work;   /* (n + 1) sum */
+    double *bytes;  /* (n) bytes across a cut before it */
+    bool *is_tail;  /* (n) it is an activation of the node before it */
+};
+/* Of a finished graph; false: out of memory. */
+bool fr__chain_create(const fr_graph *g, fr_arena *arena, struct fr__chain *out);
+
 /* Create cutter and the tables of uses and cuts. */
 fr_status fr__cutter_create(fr_graph *g);
 void fr__cutter_free(struct fr__cutter *c);

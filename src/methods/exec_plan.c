@@ -34,14 +34,15 @@ int fr_exec_find_far_tie(const fr_graph *g, int n_stages, const fr_stage *stages
     return -1;
 }
 
-/* Both in one stage: their gradients are added up before the step. */
-static bool has_near_tie(const fr_exec_desc *d, int stage)
+/* Both in one stage: their gradients are added up before the step. far: in two stages, and this is
+ * one of them. */
+static bool has_tie(const fr_exec_desc *d, int stage, bool far)
 {
     int owner;
-    for (int i = 0; d->graph && i < fr_graph_n_params(d->graph); i++)
-        if (find_tie(d->graph, d->schedule->n_stages, d->stages, i, &owner) == stage &&
-            owner == stage)
-            return true;
+    for (int i = 0; d->graph && i < fr_graph_n_params(d->graph); i++) {
+        int k = find_tie(d->graph, d->schedule->n_stages, d->stages, i, &owner);
+        if (k >= 0 && (k != owner) == far && (k == stage || owner == stage)) return true;
+    }
     return false;
 }
 
@@ -90,6 +91,20 @@ static bool exchanges_norms(const fr_exec_desc *d)
     return d->clip_late && d->clip_norm > 0 && !d->schedule->is_flush && d->schedule->n_stages > 1;
 }
 
+/* What stages exchange without a flush is proved not to block for workers with one stage each. */
+static fr_status check_lone_stages(fr_ctx *ctx, const fr_schedule *s, const char *what,
+                                   const char *remedy)
+{
+    for (int k = 0; k < s->n_stages; k++)
+        for (int j = 0; j < k; j++)
+            if (s->worker_of[j] == s->worker_of[k])
+                return fr_fail(ctx, FR_UNSUPPORTED,
+                               "%s between workers with one stage each, and worker %d has stages "
+                               "%d and %d; %s",
+                               what, s->worker_of[k], j, k, remedy);
+    return FR_OK;
+}
+
 /* The step of update u waits for the norms of update u - D, D the largest delay. This never blocks
  * for good: let b be the earliest update that some stage has not stepped. Another stage that waits
  * at its update c does so for c - D >= b, and has computed all forwards of mini-batches up to c,
@@ -97,28 +112,60 @@ static bool exchanges_norms(const fr_exec_desc *d)
  * up to b + D <= c only. With several stages on a worker one of them could wait for another. */
 static fr_status check_late(fr_ctx *ctx, const fr_schedule *s)
 {
-    for (int k = 0; k < s->n_stages; k++)
-        for (int j = 0; j < k; j++)
-            if (s->worker_of[j] == s->worker_of[k])
-                return fr_fail(ctx, FR_UNSUPPORTED,
-                               "clip 'late' exchanges norms between workers with one stage each, "
-                               "and worker %d has stages %d and %d; use train.clip: stage",
-                               s->worker_of[k], j, k);
+    return check_lone_stages(ctx, s, "clip 'late' exchanges norms", "use train.clip: stage");
+}
+
+/* A place in the list of a stage: forwards before it. */
+typedef struct place {
+    const fr_schedule *s;
+    int stage, at, n_forwards;
+} place;
+
+/* Behind the next step of the stage; false: there is none. */
+static bool next_step(place *p)
+{
+    const fr_instr_list *list = &p->s->lists[p->s->worker_of[p->stage]];
+    while (p->at < list->n) {
+        const fr_instr *i = &list->at[p->at++];
+        if (i->stage != p->stage) continue;
+        if (i->action == FR_DO_STEP) return true;
+        if (i->action == FR_DO_F) p->n_forwards += p->s->replicas[p->stage];
+    }
+    return false;
+}
+
+/* A forward of the copy waits for weights that the owner sent before the values that this forward
+ * waits for anyway. The step of the owner waits for the gradient that the copy sends at its step of
+ * the same mini-batch. This never blocks for good if the copy needs no forward before that step
+ * that the owner computes after its own: what else the copy waits for depends on backwards of this
+ * mini-batch and earlier ones, which come before the owner's step. */
+static fr_status check_lending(fr_ctx *ctx, const fr_exec_desc *d, const fr_param *copy)
+{
+    const fr_schedule *s = d->schedule;
+    const fr_param *owner = fr_graph_param(d->graph, copy->tied_to);
+    int to = stage_of(s->n_stages, d->stages, copy->node);
+    int from = stage_of(s->n_stages, d->stages, owner->node);
+    if (from == to) return FR_OK;
+    FR_TRY(check_lone_stages(ctx, s, "tied parameters are exchanged without a flush",
+                             "untie them (model.tied: false)"));
+    place theirs = {.s = s, .stage = from}, its = {.s = s, .stage = to};
+    while (next_step(&theirs) && next_step(&its))
+        if (its.n_forwards > theirs.n_forwards)
+            return fr_fail(ctx, FR_UNSUPPORTED,
+                           "%s is tied to %s, and %s runs stage %d further ahead than stage %d, "
+                           "which would wait for its gradient; untie them (model.tied: false)",
+                           copy->name, owner->name, d->name ? d->name : s->name, to, from);
     return FR_OK;
 }
 
 /* Without a flush stages do not wait for each other. */
 static fr_status check_async(fr_ctx *ctx, const fr_exec_desc *d, int far_tie)
 {
-    const char *name = d->name ? d->name : d->schedule->name;
     if (exchanges_norms(d)) FR_TRY(check_late(ctx, d->schedule));
-    if (far_tie < 0) return FR_OK;
-    const fr_param *a = fr_graph_param(d->graph, far_tie);
-    return fr_fail(ctx, FR_UNSUPPORTED,
-                   "%s is tied to %s, which is in another stage, and with %s the two would see "
-                   "different updates; untie them (model.tied: false), choose parallel.cuts that "
-                   "keep both in one stage, or use a flush method",
-                   a->name, fr_graph_param(d->graph, a->tied_to)->name, name);
+    for (int i = far_tie; i >= 0 && i < fr_graph_n_params(d->graph); i++)
+        if (fr_graph_param(d->graph, i)->tied_to >= 0)
+            FR_TRY(check_lending(ctx, d, fr_graph_param(d->graph, i)));
+    return FR_OK;
 }
 
 /* Replicas that step on their own are whole pipelines: nothing may need all of them at once. */
@@ -159,7 +206,7 @@ static fr_status refuse(fr_ctx *ctx, const fr_exec_desc *d, const fr_exec_plan *
 
 bool fr_exec_must_reduce(bool is_flush, bool has_far_ties, double clip_norm, bool want_norm)
 {
-    return has_far_ties || (is_flush && (clip_norm > 0 || want_norm));
+    return is_flush && (has_far_ties || clip_norm > 0 || want_norm);
 }
 
 static bool has_reduce(const fr_schedule *s)
@@ -202,11 +249,12 @@ static void decide(const fr_exec_desc *d, bool has_far_ties, fr_exec_plan *p)
     has_one_gradient = !p->has_replicas || p->sums_replicas;
     p->sums_stages =
         s->n_stages > 1 && s->is_flush && has_one_gradient && (has_far_ties || p->needs_norm);
+    p->lends_ties = s->n_stages > 1 && !s->is_flush && has_far_ties;
     for (int k = 0; k < s->n_stages; k++) {
         bool is_summed =
             (p->sums_replicas && s->replicas[k] > 1) || (d->exact_sum && p->context[k].n_micro > 1);
-        p->needs_whole_gradient[k] =
-            p->sums_stages || p->needs_norm || d->keep_grads || has_near_tie(d, k);
+        p->needs_whole_gradient[k] = p->sums_stages || p->needs_norm || d->keep_grads ||
+                                     has_tie(d, k, false) || (p->lends_ties && has_tie(d, k, true));
         p->update_in_backward[k] =
             !p->needs_whole_gradient[k] && !is_summed && !holds_up_others(s, k);
     }
@@ -216,8 +264,8 @@ static void fill_contexts(const fr_exec_desc *d, fr_exec_plan *p)
 {
     const fr_schedule *s = d->schedule;
     int max_delay = 0;
-    bool is_robust =
-        d->policy_options.bounded_steps || (d->graph && fr_graph_is_batch_normed(d->graph));
+    bool has_bound = d->policy_options.bounded_steps;
+    bool is_normed = d->graph && fr_graph_is_batch_normed(d->graph);
     for (int k = 0; k < s->n_stages; k++) {
         p->context[k] = (fr_policy_context){.stage = k,
                                             .n_stages = s->n_stages,
@@ -225,7 +273,8 @@ static void fill_contexts(const fr_exec_desc *d, fr_exec_plan *p)
                                             .n_micro = s->n_micro / s->replicas[k],
                                             .exact = d->policy_options.exact,
                                             .lr_warmup = d->policy_options.lr_warmup,
-                                            .is_robust = is_robust,
+                                            .is_robust = has_bound || is_normed,
+                                            .is_scale_free = is_normed && !has_bound,
                                             .n_slots = s->n_slots[k]};
         p->has_replicas |= s->replicas[k] > 1;
         int delay = (p->context[k].lead + p->context[k].n_micro - 1) / p->context[k].n_micro;

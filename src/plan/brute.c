@@ -22,6 +22,7 @@ static const struct objective {
     {"bapipe", fr__score_bapipe, true, NULL},
     {"adapipe", fr__score_adapipe, false, NULL},
     {"spp", fr__score_spp, false, fr__spp_order},
+    {"graphpipe", fr__score_graphpipe, false, NULL},
     {"dlplacer", NULL, false, NULL}, /* places operators, not ranges of them */
 };
 
@@ -91,10 +92,11 @@ static void try_all(struct search *o, int n, int u, int device)
 static fr_status search_ranges(struct fr__task *t, const struct objective *by, fr_plan **out)
 {
     struct search o = {.t = t, .score = by->score, .by_device = by->by_device, .time = INFINITY};
-    if (t->n > 16 || t->n_devices > 8 || (by->by_device && !t->are_alike && t->n_all > 8))
+    if (t->n > FR__MOST_TRIED || t->n_devices > 8 ||
+        (by->by_device && !t->are_alike && t->n_all > 8))
         return fr_fail(t->ctx, FR_UNSUPPORTED,
-                       "brute: %d nodes on %d devices would take too long; at most 16 on 8", t->n,
-                       t->n_devices);
+                       "brute: %d nodes on %d devices would take too long; at most %d on 8", t->n,
+                       t->n_devices, FR__MOST_TRIED);
     if (by->order) FR_TRY(by->order(t));
     o.parts = FR_ARENA_ARRAY(&t->arena, struct fr__part, t->n);
     o.best = FR_ARENA_ARRAY(&t->arena, struct fr__part, t->n);
@@ -134,7 +136,7 @@ static fr_status make(struct fr__task *t, fr_plan **out)
     if (i == n)
         return fr_fail(t->ctx, FR_INVALID,
                        "brute: no planner '%s' to count as; exact, pipedream, dapple, bapipe, "
-                       "adapipe, spp or dlplacer",
+                       "adapipe, spp, graphpipe or dlplacer",
                        name);
     FR_TRY(objectives[i].score ? search_ranges(t, &objectives[i], out) : search_places(t, out));
     (*out)->is_optimal = true;

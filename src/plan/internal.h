@@ -36,6 +36,10 @@ struct fr__task {
     int n_micro;
 };
 
+/* A cluster's slowest way between two neighbours, bytes/s: a port, or a share of a bus; INFINITY:
+ * all are free. False: no memory. */
+bool fr__slowest_link(fr_arena *a, const fr_cluster *c, double *least);
+
 /* Units that tables over pairs of them have time and memory for. */
 enum { FR__MOST_UNITS = 2000 };
 /* most: units at the most, each a run of nodes where there are more of these; 0: any number. */
@@ -88,6 +92,7 @@ fr_status fr__plan_recompute(const struct fr__task *t, const bool *recompute, fr
 
 /* Cost of a layout by the rules of one planner, for enumerations; INFINITY: not allowed.
  * Stages follow each other; together they cover all units. Sets time_s of each part. */
+enum { FR__MOST_TRIED = 16 }; /* units, and so stages */
 typedef double (*fr__score_fn)(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_exact(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_dapple(const struct fr__task *t, int n, struct fr__part *parts);
@@ -95,6 +100,7 @@ double fr__score_pipedream(const struct fr__task *t, int n, struct fr__part *par
 double fr__score_adapipe(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_bapipe(const struct fr__task *t, int n, struct fr__part *parts);
 double fr__score_spp(const struct fr__task *t, int n, struct fr__part *parts);
+double fr__score_graphpipe(const struct fr__task *t, int n, struct fr__part *parts);
 /* Sets t->order as spp does, and t->pair. */
 fr_status fr__spp_order(struct fr__task *t);
 /* Sorts `order`, which holds the vertices 0 .. n - 1, by recursive minimum cuts of a graph with
@@ -138,6 +144,6 @@ int fr__levels_of(const fr_cluster *c, int n[FR__MAX_LEVELS], double bandwidth[F
 
 extern const fr_planner fr__planner_pipedream, fr__planner_dapple, fr__planner_exact,
     fr__planner_bapipe, fr__planner_spp, fr__planner_dlplacer, fr__planner_list, fr__planner_brute,
-    fr__planner_adapipe;
+    fr__planner_adapipe, fr__planner_pase, fr__planner_graphpipe;
 
 #endif

@@ -2,16 +2,14 @@
  * one line here. */
 #include "base/names.h"
 #include "io/json.h"
-#include "plan/internal.h"
+#include "plan/pase.h"
 
 #include <string.h>
 
 static const fr_planner *const planners[] = {
-    &fr__planner_pipedream, &fr__planner_dapple,
-    &fr__planner_exact,     &fr__planner_adapipe,
-    &fr__planner_bapipe,    &fr__planner_spp,
-    &fr__planner_dlplacer,  &fr__planner_list,
-    &fr__planner_brute,     NULL,
+    &fr__planner_pipedream, &fr__planner_dapple, &fr__planner_exact,     &fr__planner_adapipe,
+    &fr__planner_bapipe,    &fr__planner_spp,    &fr__planner_graphpipe, &fr__planner_dlplacer,
+    &fr__planner_list,      &fr__planner_pase,   &fr__planner_brute,     NULL,
 };
 
 FR_REGISTRY(fr_planner, planners, fr_planner_list, fr_planner_find)
@@ -62,6 +60,9 @@ char *fr_plan_to_json(const fr_plan *p, const fr_profile *profile)
 {
     fr__json j;
     fr__json_to_text(&j, 0);
-    write_plan(&j, p, profile);
+    if (p->splits)
+        fr__write_splits(&j, p);
+    else
+        write_plan(&j, p, profile);
     return fr__json_take(&j, "");
 }

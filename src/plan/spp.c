@@ -23,7 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LEAD = 4, MOST_ORDERED = 128 };
+enum { LEAD = 4, MOST_ORDERED = 128, MOST_UNITS = 1000 };
 
 /* --- devices ---------------------------------------------------------------------------------- */
 
@@ -177,6 +177,7 @@ struct table {
     double *across;     /* [place][r in front of it][r]: slowest pair between two stages */
     front *at;          /* [stages - 1][units][devices][r] */
     double best;        /* of whole layouts so far */
+    double fastest;     /* speed of a device */
 };
 
 static size_t index3(const struct fr__task *t, int a, int b, int c)
@@ -203,6 +204,15 @@ static bool keep(front *f, struct way a)
     return fr__vec_push(f, a);
 }
 
+/* No layout that begins with units 0 .. j - 1 in x stages on d devices takes less. */
+static double least_s(const struct table *b, int x, int j, int d, double slowest, double sum)
+{
+    const struct fr__task *t = b->t;
+    if (j == t->n) return total_s(t, x, slowest, sum);
+    const double rest = fr__task_work(t, j, t->n) / ((t->n_devices - d) * b->fastest);
+    return total_s(t, x + 1, fmax(slowest, rest), sum);
+}
+
 /* The ways to one stage of units u .. j - 1 behind x - 1 others. */
 static bool append(struct table *b, int x, int u, int j, int d, int r, front *to)
 {
@@ -218,7 +228,7 @@ static bool append(struct table *b, int x, int u, int j, int d, int r, front *to
         for (size_t i = 0; i < rest->n; i++) {
             struct way a = {fmax(own, rest->at[i].slowest), fmax(sum, rest->at[i].sum), u, before,
                             (int)i};
-            if (total_s(t, x, a.slowest, a.sum) < b->best && !keep(to, a)) return false;
+            if (least_s(b, x, j, d, a.slowest, a.sum) < b->best && !keep(to, a)) return false;
         }
     }
     return true;
@@ -229,12 +239,13 @@ static bool fill(struct table *b, int x, int j, int d, int r)
     const struct fr__task *t = b->t;
     const struct seat *at = &b->seats[index3(t, 0, d - r, r)];
     front *to = cell(b, x, j, d, r);
+    if ((j == t->n) != (d == t->n_devices)) return true; /* all units, all devices */
     if (x == 1) {
         if (d != r || !fits(t, at, 0, j, r, t->n_devices - d)) return true;
         return append(b, x, 0, j, d, r, to);
     }
     for (int u = j - 1; u >= x - 1; u--) {
-        if (total_s(t, x, work_s(t, at, u, j, r), 0) >= b->best) break;
+        if (least_s(b, x, j, d, work_s(t, at, u, j, r), 0) >= b->best) break;
         if (!fits(t, at, u, j, r, t->n_devices - d)) break;
         if (!append(b, x, u, j, d, r, to)) return false;
     }
@@ -287,6 +298,7 @@ static bool fill_all(struct table *b, int most, int *n, struct fr__part *parts)
     const int wanted = t->problem->n_stages;
     int replicas = 0, way = 0;
     fill_seats(b);
+    for (int d = 0; d < t->n_devices; d++) b->fastest = fmax(b->fastest, t->speed[t->order[d]]);
     for (int x = 1; x <= most; x++) {
         for (int j = x; j <= t->n; j++)
             for (int d = x; d <= t->n_devices; d++)
@@ -355,7 +367,7 @@ static fr_status make(struct fr__task *t, fr_plan **out)
 
 static fr_status plan(fr_ctx *ctx, const fr_plan_problem *p, fr_plan **out)
 {
-    return fr__plan_by(ctx, p, FR__MOST_UNITS, make, out);
+    return fr__plan_by(ctx, p, MOST_UNITS, make, out);
 }
 
 const fr_planner fr__planner_spp = {

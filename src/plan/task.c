@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A cluster's slowest way between two neighbours: a port, or a share of a bus. False: no memory. */
-static bool slowest_link(fr_arena *a, const fr_cluster *c, double *least)
+bool fr__slowest_link(fr_arena *a, const fr_cluster *c, double *least)
 {
     int *children = FR_ARENA_ARRAY(a, int, c->n_groups);
     *least = INFINITY;
@@ -92,7 +91,7 @@ static fr_status fill_devices(struct fr__task *t)
         return fr__no_memory(t->ctx, (size_t)t->n_all * sizeof(double), "devices of a plan");
     FR_TRY(read_devices(t));
     t->bandwidth = p->bandwidth > 0 ? p->bandwidth : INFINITY;
-    if (!(p->bandwidth > 0) && c && !slowest_link(&t->arena, c, &t->bandwidth))
+    if (!(p->bandwidth > 0) && c && !fr__slowest_link(&t->arena, c, &t->bandwidth))
         return fr__no_memory(t->ctx, (size_t)c->n_groups * sizeof(int), "links of a plan");
     return pick_devices(t);
 }

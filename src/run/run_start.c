@@ -77,7 +77,7 @@ static fr_status open_folder(fr_run *r)
 {
     const fr__settings *t = &r->setup.settings;
     if (!r->leads) return FR_OK;
-    FR_TRY(fr__ledger_open(r->ctx, r->o.ledger, &r->ledger));
+    FR_TRY(fr__ledger_open(r->ctx, r->o.ledger, r->setup.pipeline.plan->lends_ties, &r->ledger));
     if (!r->has_folder) return FR_OK;
     FR_TRY(fr__folder_open(r->ctx, t->out, r->o.resume, &r->folder));
     snprintf(r->result.out, sizeof r->result.out, "%s", r->folder.path);
@@ -152,7 +152,9 @@ static fr_status open_metrics(fr_run *r)
 {
     const fr__settings *t = &r->setup.settings;
     int more = (t->csv ? FR_METRICS_CSV : 0) | (t->tensorboard ? FR_METRICS_TENSORBOARD : 0);
-    return fr__metrics_open(r->ctx, &r->folder, r->at.step, more, &r->metrics);
+    FR_TRY(fr__metrics_open(r->ctx, &r->folder, r->at.step, more, &r->metrics));
+    r->metrics.rules = fr__setup_stage_rules(&r->setup);
+    return FR_OK;
 }
 
 static fr_status sync_metrics(void *metrics, fr_ctx *ctx) { return fr__metrics_sync(metrics, ctx); }

@@ -7,10 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-fr_status fr__ledger_open(fr_ctx *ctx, const char *path, fr__ledger *l)
+fr_status fr__ledger_open(fr_ctx *ctx, const char *path, bool has_ties, fr__ledger *l)
 {
     memset(l, 0, sizeof *l);
     l->ctx = ctx;
+    l->has_ties = has_ties;
     if (!path) return FR_OK;
     FR_TRY(fr__may_replace(ctx, -1, path));
     FR_TRY(fr__path(ctx, l->path, "%s", path));
@@ -20,7 +21,8 @@ fr_status fr__ledger_open(fr_ctx *ctx, const char *path, fr__ledger *l)
         FR_TRY(fr__path(ctx, l->temp, "%s.%ld.tmp", path, (long)getpid()));
     l->file = fopen(l->temp, "w");
     if (!l->file) return fr__io_fail(ctx, "write", l->path);
-    fputs("stage,replica,micro,pass,version,predict,live\n", l->file);
+    fprintf(l->file, "stage,replica,micro,pass,version,predict,live%s\n",
+            has_ties ? ",tied_version,tied_predict" : "");
     return FR_OK;
 }
 
@@ -32,6 +34,10 @@ fr_status fr__ledger_write(fr__ledger *l, const fr_ledger_row *rows, size_t n)
         fprintf(l->file, "%d,%d,%" PRId64 ",%c,%" PRId64 ",%d,", r->stage, r->replica, r->micro,
                 r->pass, r->version, r->ahead);
         if (r->pass == 'B') fprintf(l->file, "%" PRId64, r->live);
+        if (l->has_ties && r->tied >= 0)
+            fprintf(l->file, ",%" PRId64 ",%d", r->tied, r->tied_ahead);
+        else if (l->has_ties)
+            fputs(",,", l->file);
         fputc('\n', l->file);
     }
     return ferror(l->file) ? fr__io_fail(l->ctx, "write", l->temp) : FR_OK;

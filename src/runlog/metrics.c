@@ -152,6 +152,24 @@ void fr__metrics_close(fr__metrics *m)
 typedef char row[N_FIELDS]
                 [32]; /* the numbers of a mini-batch; formatting them takes most of the time */
 
+/* Lists by stage of what the weight policy changes. */
+static void write_rules(fr__json *j, const fr__stage_rules *r, const fr_progress *p)
+{
+    if (r->policy && r->policy->lr_factor) {
+        fr__json_list(j, "stage_lr");
+        for (int k = 0; k < r->n_stages; k++)
+            fr__json_real(j, NULL, p->lr * fr__stage_lr_factor(r, k, p->step - 1));
+        fr__json_end(j);
+    }
+    if (!r->policy || !r->policy->adapt) return;
+    fr__json_list(j, "stage_momentum");
+    for (int k = 0; k < r->n_stages; k++) fr__json_real(j, NULL, fr__stage_momentum(r, k));
+    fr__json_end(j);
+    fr__json_list(j, "stage_ahead");
+    for (int k = 0; k < r->n_stages; k++) fr__json_int(j, NULL, fr__stage_ahead(r, k));
+    fr__json_end(j);
+}
+
 static fr_status write_json(fr__metrics *m, const fr_progress *p, row texts)
 {
     fr__json j;
@@ -159,6 +177,7 @@ static fr_status write_json(fr__metrics *m, const fr_progress *p, row texts)
     fr__json_object(&j, NULL);
     for (int i = 0; i < N_FIELDS; i++)
         if (!is_absent(p, &fields[i])) fr__json_number(&j, fields[i].name, texts[i]);
+    write_rules(&j, &m->rules, p);
     fr__json_end(&j);
     errno = 0;
     return fr__json_finish(&j) ? FR_OK : fr__io_fail(m->ctx, "write", m->path);

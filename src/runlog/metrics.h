@@ -5,6 +5,7 @@
 
 #include "checkpoint/folder.h"
 #include "io/tfevents.h"
+#include "runlog/stage_rules.h"
 #include <forerun/train.h>
 
 /* Optional files. */
@@ -15,6 +16,7 @@ typedef struct fr__metrics {
     const fr__folder *folder;
     FILE *file, *csv; /* csv, events.file: NULL if not requested */
     fr__tfevents events;
+    fr__stage_rules rules; /* lines of metrics.jsonl have what the policy changes */
     uint64_t flushed_ns;
     char path[FR_PATH], csv_path[FR_PATH];
 } fr__metrics;

@@ -7,6 +7,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "runlog/environment.h"
+#include "runlog/stage_rules.h"
 
 #include <string.h>
 
@@ -81,13 +82,11 @@ static void write_worker(fr__json *j, const fr_engine *e, int worker)
 static double per(uint64_t ns, int64_t n) { return n > 0 ? (double)ns * 1e-9 / (double)n : NAN; }
 
 /* The stage's own rate (of the first update) and momentum, where the policy changes them. */
-static void write_rule(fr__json *j, const fr__settings *t, const fr_policy_context *c)
+static void write_rule(fr__json *j, const fr__setup *setup, int stage)
 {
-    fr_optim_options o = t->optim;
-    if (t->policy->lr_factor) fr__json_real(j, "lr_factor", t->policy->lr_factor(c, 0));
-    if (!t->policy->adapt) return;
-    t->policy->adapt(c, &o);
-    fr__json_real(j, "momentum", t->optim.beta1 > 0 ? o.beta1 : o.momentum);
+    const fr__stage_rules r = fr__setup_stage_rules(setup);
+    if (r.policy->lr_factor) fr__json_real(j, "lr_factor", fr__stage_lr_factor(&r, stage, 0));
+    if (r.policy->adapt) fr__json_real(j, "momentum", fr__stage_momentum(&r, stage));
 }
 
 static void write_prediction(fr__json *j, const fr_prediction_error *p)
@@ -144,7 +143,7 @@ static void write_stage(fr__json *j, const fr__setup *setup, const fr_engine *e,
     fr__json_real(j, "backward_s", per(t.back_input_ns + t.back_weight_ns, t.n_micro));
     fr__json_real(j, "step_s", per(t.step_ns, t.n_steps));
     write_expected(j, f, setup->pipeline.schedule, stage);
-    write_rule(j, &setup->settings, &setup->pipeline.plan->context[stage]);
+    write_rule(j, setup, stage);
     write_prediction(j, fr_engine_prediction(e, stage));
     fr__json_end(j);
 }

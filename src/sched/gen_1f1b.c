@@ -18,8 +18,9 @@
  * dependencies both ascend in these numbers.
  *
  * If the stages are no chain, S_k is counted along the longest way from stage k to the end (the
- * in-flight counts of GraphPipe, Jeon et al., 2025): branches that run at the same time hold what
- * their depth asks for.
+ * in-flight counts of GraphPipe, Jeon et al., 2025), over the links of values or, against their
+ * direction, of gradients: branches that run at the same time hold what their depth asks for, and
+ * S_k is larger than that of every stage whose backward comes first, so the numbers still ascend.
  *
  * A transfer that takes long leaves a worker of 1F1B idle for a round trip. With a lead of c > 1 it
  * holds c (n - 1 - w) micro-batches, one at least, and is busy meanwhile: c = 2 is DAPPLE's second

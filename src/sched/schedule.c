@@ -330,16 +330,28 @@ const fr_schedule *fr__schedule_steady(const fr_schedule *s, int *n_batches)
     return of;
 }
 
-/* Forward links go from lower to higher stages; those that do not are refused later. */
+/* The deepest of the stages at the other ends of a stage's links; at least `behind`. */
+static int deepest(int n, const fr_link *links, bool is_up, const fr_schedule_desc *d, int stage,
+                   const int *depth, int behind)
+{
+    for (int i = 0; links && i < n; i++) {
+        const int own = is_up ? links[i].from : links[i].to;
+        const int other = is_up ? links[i].to : links[i].from;
+        if (own == stage && other > stage && other < d->n_stages && depth[other] > behind)
+            behind = depth[other];
+    }
+    return behind;
+}
+
+/* By the links of values and by those of gradients: where two branches read one value, the gradient
+ * goes from the later to the earlier one, whose backward waits for it. Links go from lower to
+ * higher stages, and back; those that do not are refused later. */
 static void measure_depth(const fr_schedule_desc *d, int *depth)
 {
     for (int k = d->n_stages - 1; k >= 0; k--) {
         int behind = !d->forward && k + 1 < d->n_stages ? depth[k + 1] : 0;
-        for (int i = 0; d->forward && i < d->n_forward; i++) {
-            const fr_link *l = &d->forward[i];
-            if (l->from == k && l->to > k && l->to < d->n_stages && depth[l->to] > behind)
-                behind = depth[l->to];
-        }
+        behind = deepest(d->n_forward, d->forward, true, d, k, depth, behind);
+        behind = deepest(d->n_backward, d->backward, false, d, k, depth, behind);
         depth[k] = behind + fr__replicas(d, k);
     }
 }

@@ -7,14 +7,16 @@
  *     s_k = d_k + 1                                sgd without batch norm
  *     1 - beta1_k = (1 - beta1) / (1 + d_k)        sgd: momentum, and 1 - dampening likewise
  *     lr_k = lr / sqrt(1 + d_k)
+ *     with sgd and batch norm:                     divided by sqrt(1 + d_k); lr_k = lr
  *
  * Delay makes a direction of high curvature unstable, and a prediction to the version of the
  * backward misses what oscillates in it. Looking further ahead, also where there is no delay,
  * damps the oscillation; slow momentum and a lower rate reduce the gain of the stages whose
  * gradients are late. A step of sgd grows with the gradient, and D + 1 of them lead too far from
  * the weights where there is no delay, unless a batch norm behind every layer makes the scale of
- * its weights irrelevant; adam and muon bound their steps. docs/methods/forerun.md has the
- * derivation and what was measured.
+ * its weights irrelevant; adam and muon bound their steps. Behind a batch norm the weights grow
+ * until the rate suits them, so that a lower rate costs updates and gains no stability, and
+ * momentum is slowed down less. docs/methods/forerun.md has the derivation and what was measured.
  *
  * After the pipeline was empty the stages are less than their delay apart: the distance is 1 for
  * the first mini-batch and grows by 1 to s_k. Two copies: the newest and one prediction, which
@@ -46,13 +48,13 @@ static int after(const fr_policy_context *context, int ahead[FR_MAX_AHEAD])
 static double lr_factor(const fr_policy_context *context, int64_t t)
 {
     (void)t;
-    return 1 / sqrt(slowdown(context));
+    return context->is_scale_free ? 1 : 1 / sqrt(slowdown(context));
 }
 
 /* A constant gradient makes the same momentum as with the options of the run. */
 static void adapt(const fr_policy_context *context, fr_optim_options *o)
 {
-    const double share = 1 / slowdown(context);
+    const double late = slowdown(context), share = 1 / (context->is_scale_free ? sqrt(late) : late);
     if (share == 1) return;
     o->beta1 = 1 - (1 - o->beta1) * share;
     o->momentum = 1 - (1 - o->momentum) * share;

@@ -72,14 +72,29 @@ fr_status fr__error_samples_record(fr_store *s, const fr__weight_block *predicte
     return sample(s, &s->blocks[s->newest], room->stale);
 }
 
-static double squared_distance(const float *a, const float *b, size_t n)
+static bool counts(const fr_store *s, size_t sample)
+{
+    size_t at = sample * s->samples.stride;
+    for (int i = 0; i < s->d.n_copies; i++)
+        if (at >= s->d.copies[i].at && at - s->d.copies[i].at < s->d.copies[i].n) return false;
+    return true;
+}
+
+static double squared_distance(const fr_store *s, const float *a, const float *b)
 {
     double sum = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < s->samples.n_samples; i++) {
         double d = (double)a[i] - (double)b[i];
-        sum += d * d;
+        if (counts(s, i)) sum += d * d;
     }
     return sum;
+}
+
+static int64_t n_values(const fr_store *s)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < s->samples.n_samples; i++) n += counts(s, i);
+    return n;
 }
 
 fr_status fr__error_samples_compare(fr_store *s)
@@ -93,9 +108,9 @@ fr_status fr__error_samples_compare(fr_store *s)
         if (!has_truth) FR_TRY(sample(s, newest, w->truth));
         has_truth = true;
         g->is_open = false;
-        w->error.predicted += squared_distance(g->predicted, w->truth, w->n_samples);
-        w->error.stale += squared_distance(g->stale, w->truth, w->n_samples);
-        w->error.n_values += (int64_t)w->n_samples;
+        w->error.predicted += squared_distance(s, g->predicted, w->truth);
+        w->error.stale += squared_distance(s, g->stale, w->truth);
+        w->error.n_values += n_values(s);
         w->error.ahead += ((double)g->ahead - w->error.ahead) / (double)++w->n_checked;
     }
     return FR_OK;

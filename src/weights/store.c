@@ -278,6 +278,16 @@ static void show(const fr_store *s, int block, fr_view *out)
     *out = (fr_view){.weights = b->at, .id = b->id, .version = b->version, .ahead = b->ahead};
 }
 
+float *fr_store_rewrite(fr_store *s, fr_view *v)
+{
+    for (int b = 0; b < s->n_blocks; b++) {
+        if (s->blocks[b].at != v->weights) continue;
+        v->id = s->blocks[b].id = ++s->last_id;
+        return s->blocks[b].at;
+    }
+    return NULL;
+}
+
 void fr_store_look(const fr_store *s, fr_view *out) { show(s, s->newest, out); }
 
 /* --- passes --- */

@@ -67,7 +67,7 @@ train: {batch: 4, micro: 2, steps: 2}
 parallel: {threads: 1, method: 1f1b, stages: 2}
 YAML
 run 0 train tied.yaml --out goodtied
-bad "tied" "another stage" "flush" -- tied.yaml --set parallel.method=pipedream
+run 0 train tied.yaml --out asynctied --set parallel.method=pipedream
 bad "run.fault" "worker 7" -- pipe.yaml --set run.fault=error:worker=7
 bad "nosuch" "synthetic" -- net.yaml --set data.name=nosuch
 sed '/^data/d' net.yaml >nodata.yaml

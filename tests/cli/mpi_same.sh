@@ -36,5 +36,7 @@ same_in 3 mlp parallel.method=1f1b 'parallel.replicas=[2,1]'
 # --- asynchronous methods do not depend on timing ---
 same_in 4 mlp parallel.method=spectrain parallel.stages=2 parallel.replicas=2 \
     train.clip_norm=0.1 train.clip=late
+same_in 4 tied parallel.method=forerun parallel.stages=4 train.clip_norm=0.1 train.clip=late
+same_in 4 tied parallel.method=spectrain parallel.stages=2 parallel.replicas=2
 same_in 2 mlp parallel.method=xpipe parallel.replicas=2 'parallel.sync={name: wsp, distance: 1}'
 echo "ok: $n_same runs in several processes"

@@ -21,13 +21,13 @@ same "$(tr -d ' ' <out | grep -o '"nodes":\[[^]]*\]' | tr '\n' ' ')" \
     '"nodes":["node2","node3","node4"] "nodes":["node5"] ' "stages"
 same "$(grep -o '"replicas": [0-9]*' out | tr -dc '0-9\n' | tr '\n' ' ')" "3 1 " "replicas"
 near "$(grep -o '"time_s": [^,}]*' out | tail -n 1 | sed 's/.*: //')" 0.003 "time"
-for planner in pipedream dapple exact bapipe brute; do
+for planner in pipedream dapple exact bapipe spp graphpipe brute; do
     run 0 plan --profile profile.txt --machines 4 --bandwidth 1e9 --planner $planner --micro 8 --format json
     grep -q "\"planner\": \"$planner\"" out || fail "$planner does not sign"
     run 0 plan --profile profile.txt --machines 4 --bandwidth 1e9 --planner $planner --micro 8
     grep -q 'stage *replicas' out || fail "$planner: no table"
 done
-for planner in pipedream dapple exact; do # as good as all layouts, by their own counts
+for planner in pipedream dapple exact spp graphpipe; do # as good as all layouts, by their own counts
     run 0 plan --profile profile.txt --machines 3 --bandwidth 1e6 --planner $planner --micro 4 --contiguous --format json
     cp out by_planner
     run 0 plan --profile profile.txt --machines 3 --bandwidth 1e6 --planner brute --objective $planner --micro 4 --format json
@@ -158,10 +158,16 @@ run 0 plan net.yaml --cluster box.yaml --profile cost.json --methods 1f1b,gpipe 
 ! grep -o '"method": "[^"]*"' out | grep -qv '"1f1b"\|"gpipe"' || fail "--methods"
 run 0 plan net.yaml --cluster box.yaml --profile cost.json --devices 1 --format json
 same "$(value workers)" 1 "--devices 1"
-for planner in pipedream dapple exact bapipe; do
+for planner in pipedream dapple exact bapipe spp graphpipe; do
     run 0 plan net.yaml --cluster box.yaml --profile cost.json --planner $planner --out by.yaml
     run 0 train by.yaml --set train.steps=2 --out by_$planner
 done
+run 0 plan net.yaml --cluster box.yaml --profile cost.json --planner spp --stages 2 --out by.yaml
+grep -q '^ *lead: 4$' by.yaml || fail "spp: the plan file has no lead"
+grep -q '^ *method: .*1f1b' by.yaml || fail "spp: the plan file has another method"
+run 0 train by.yaml --set train.steps=2 --out by_lead
+run 0 plan net.yaml --cluster box.yaml --profile cost.json --methods 1f1b --format json
+grep -q '"lead": [124],' out || fail "no lead in JSON"
 sed 's/1 GB}/1 kB}/' box.yaml >small.yaml
 run 2 plan net.yaml --cluster small.yaml --profile cost.json
 says "fits in memory"
@@ -169,3 +175,34 @@ run 2 plan net.yaml --cluster box.yaml --methods nothing
 says "nothing"
 run 2 plan net.yaml --cluster box.yaml --methods model-averaging
 says "model-averaging"
+
+# --- splits of layers: a report ---
+cat >wide.yaml <<'X'
+model: {name: mlp, inputs: 1024, depth: 2, width: 1024, classes: 16}
+data: {name: synthetic, n: 64, n_eval: 0}
+train: {batch: 64, steps: 1, optimizer: {name: sgd, lr: 0.1}}
+X
+run 0 plan wide.yaml --planner pase --devices 4 --ratio 100
+grep -q '115642368 operations' out || fail "pase: other count"
+grep -q 'batch alone 418578432' out || fail "pase: other count by batch"
+same "$(grep -c '1 x 2 x 2' out)" 2 "pase: layers cut by outputs and inputs"
+grep -q 'cannot run' out || fail "pase: does not say that it is a report"
+run 0 plan wide.yaml --planner pase --devices 4 --ratio 5000 --json
+same "$(grep -o '"cost[a-z_]*": 406192128' out | wc -l)" 2 "pase: nothing is cut"
+grep -q '"can_run": false' out || fail "pase: can_run"
+cat >flops.yaml <<'X'
+name: pair
+device: {name: card, flops: 1 TFLOP/s, efficiency: 0.8}
+topology: {name: all, bandwidth: 4 GB/s, latency: 1 us, devices: 2}
+X
+run 0 plan wide.yaml --planner pase --cluster flops.yaml --json
+near "$(value ratio)" 800 "pase: ratio of the cluster"
+same "$(value devices)" 2 "pase: devices of the cluster"
+run 2 plan wide.yaml --planner pase --devices 4
+says "--ratio"
+run 2 plan wide.yaml --planner pase --devices 4 --ratio 100 --out x.yaml
+says "--out"
+run 2 plan wide.yaml --planner exact --devices 4 --ratio 100 --cluster box.yaml
+says "--ratio"
+run 2 plan --profile profile.txt --machines 4 --bandwidth 1e9 --planner pase
+says "config"

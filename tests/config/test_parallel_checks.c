@@ -171,17 +171,18 @@ static void test_robust(void **state)
     fixture *f = *state;
     static const struct {
         const char *set;
-        bool is_robust;
-    } cases[] = {{"model={name: resnet50, image: 32, width_factor: 0.0625}", true},
-                 {"model={name: alexnet, image: 64, width_factor: 0.0625}", false},
-                 {"model.width=8", false},
-                 {"train.optimizer={name: adamw}", true}};
+        bool is_robust, is_scale_free;
+    } cases[] = {{"model={name: resnet50, image: 32, width_factor: 0.0625}", true, true},
+                 {"model={name: alexnet, image: 64, width_factor: 0.0625}", false, false},
+                 {"model.width=8", false, false},
+                 {"train.optimizer={name: adamw}", true, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fr__setup s;
         fr_want want;
         assert_done(f, open_with(f, "parallel={method: forerun, stages: 4}", cases[i].set, &s));
         const fr_policy_context *last = &s.pipeline.plan->context[3];
         assert_int_equal(last->is_robust, cases[i].is_robust);
+        assert_int_equal(last->is_scale_free, cases[i].is_scale_free);
         s.settings.policy->forward(last, 0, &want);
         assert_int_equal(want.ahead, cases[i].is_robust ? 2 : 1);
         fr__setup_close(&s);

@@ -76,6 +76,14 @@ static void build_deep(fr_graph *g)
     put(g, FR_OP_CROSS_ENTROPY, "loss", NULL, x, feed_node(g, "y", (fr_shape){0}, FR_I32));
 }
 
+/* The same with one matrix in three of its layers. */
+static void build_shared(fr_graph *g)
+{
+    build_deep(g);
+    fr_graph_tie(g, "l3.weight", "l0.weight");
+    fr_graph_tie(g, "l6.weight", "l0.weight");
+}
+
 static void build_cnn(fr_graph *g)
 {
     int x = feed_node(g, "x", FR_SHAPE(2, 6, 6), FR_F32);
@@ -171,9 +179,10 @@ static const net nets[] = {
     {.name = "chain", .build = build_chain, .n_input = 6, .n_target = 1, .n_classes = 5},
     {.name = "late", .build = build_late, .n_input = 6, .n_target = 1, .n_classes = 5},
     {.name = "deep", .build = build_deep, .n_input = 6, .n_target = 1, .n_classes = 5},
+    {.name = "shared", .build = build_shared, .n_input = 6, .n_target = 1, .n_classes = 5},
 };
-/* DEEP has a test of its own and is not one of the N_NETS that others go through. */
-enum { MLP, CNN, TIED, MASKED, BRANCHES, CHAIN, LATE, N_NETS, DEEP = N_NETS };
+/* DEEP and SHARED have tests of their own and are not of the N_NETS that others go through. */
+enum { MLP, CNN, TIED, MASKED, BRANCHES, CHAIN, LATE, N_NETS, DEEP = N_NETS, SHARED };
 
 /* One mini-batch. */
 typedef struct minibatch {

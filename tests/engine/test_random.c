@@ -73,11 +73,11 @@ static void pick_cuts(plan *p)
     p->o.cuts = p->cuts;
 }
 
-/* Asynchronous: policies that support it, and no cut between tied parameters, which is refused. */
+/* Asynchronous: policies that support it. */
 static void pick_schedule(plan *p)
 {
     rig_options *o = &p->o;
-    p->is_flush = p->which == TIED || pick(p, 2);
+    p->is_flush = pick(p, 2);
     o->n_stages = 1 + pick(p, most_stages(p->which) < 6 ? most_stages(p->which) : 6);
     o->n_micro = 1 << pick(p, 4);
     if (p->is_flush) {

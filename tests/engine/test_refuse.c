@@ -1,6 +1,7 @@
 /* test_refuse.c -- refusals with a text: wrong use, wrong settings, gradients that are not finite,
  * no memory. */
 #include "engine/rig.h"
+#include "sched/read.h"
 
 static void open_rig(rig *r, int which, const rig_options *o)
 {
@@ -105,12 +106,39 @@ static void wrong_settings(void **unused)
     d = good, d.policy = fr_policy_find("double-buffer");
     assert_fails(ctx, fr_engine_create(ctx, &d, &r.engine), FR_INVALID, "double-buffer");
     rig_close(&r);
+}
 
-    o = (rig_options){.generator = "1f1b-async", .n_stages = 2, .n_batches = 4};
-    assert_int_equal(rig_prepare(&r, TIED, &o), FR_OK);
-    assert_fails(r.b.ctx, fr_engine_create(r.b.ctx, &r.desc, &r.engine), FR_UNSUPPORTED,
-                 "logits.weight is tied to embed.weight, which is in another stage");
-    rig_close(&r);
+/* Ties without a flush: the step of the owner's stage waits for the gradient of the other one. */
+static void ties_that_would_wait(void **unused)
+{
+    (void)unused;
+    static const char head[] = "forerun-schedule 1\nname x\nmicro 1\nbatches 2\nflush no\n";
+    static const struct {
+        const char *lists, *text;
+    } cases[] = {
+        {"worker 0: 0F0 0B0 0F1 0B1\nworker 1: 1F0 1B0 1F1 1B1\n", NULL},
+        {"worker 0: 0F0 0B0 0STEP0 0F1 0B1 0STEP1\nworker 1: 1F0 1B0 1F1 1STEP0 1B1 1STEP1\n",
+         "logits.weight is tied to embed.weight, and x runs stage 1 further ahead than stage 0"},
+        {"worker 0: 0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1\n", "worker 0 has stages 0 and 1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rig r;
+        char file[512];
+        fr_schedule *schedule = NULL;
+        rig_options o = {.generator = "1f1b-async", .n_stages = 2, .n_batches = 2};
+        assert_int_equal(rig_prepare(&r, TIED, &o), FR_OK);
+        snprintf(file, sizeof file, "%s%s", head, cases[i].lists);
+        assert_ok(r.b.ctx, fr__schedule_parse(r.b.ctx, "file", file, strlen(file), 1,
+                                              &(fr_schedule_desc){.n_stages = 2}, &schedule));
+        r.desc.schedule = schedule;
+        fr_status status = fr_engine_create(r.b.ctx, &r.desc, &r.engine);
+        if (cases[i].text)
+            assert_fails(r.b.ctx, status, FR_UNSUPPORTED, cases[i].text);
+        else
+            assert_ok(r.b.ctx, status);
+        rig_close(&r);
+        fr_schedule_free(schedule);
+    }
 }
 
 /* A schedule for a chain of stages, but a value skips one. */
@@ -210,6 +238,7 @@ static void out_of_memory(void **unused)
         {CNN, {.evaluates_only = true, .n_stages = 2}},
         {CNN, {.optimizer = "adam", .generator = "1f1b", .n_stages = 3, .clip_norm = 1}},
         {TIED, {.generator = "zb-h1", .n_stages = 3, .want_norm = true}},
+        {TIED, {.generator = "1f1b-async", .n_stages = 3, .n_batches = 4}},
         {MLP,
          {.generator = "1f1b-async",
           .policy = "pipemare",
@@ -242,6 +271,7 @@ int main(void)
         cmocka_unit_test(infinite_gradient_is_seen),
         cmocka_unit_test(wrong_use),
         cmocka_unit_test(wrong_settings),
+        cmocka_unit_test(ties_that_would_wait),
         cmocka_unit_test(missing_link),
         cmocka_unit_test(missing_input),
         cmocka_unit_test(no_loss),

@@ -5,6 +5,7 @@
 #include "graph/common.h"
 
 #include <float.h>
+#include <math.h>
 #include <stdio.h>
 
 enum { MAX_NODES = 16, MAX_STAGES = 6 };
@@ -102,7 +103,8 @@ static double work_of(const fr_graph *g, int node)
            per_byte * bytes * (n->needs_grad ? 3 : 1);
 }
 
-static score best_of_all(fr_graph *g, int n_stages)
+static score best_of_all(fr_graph *g, int n_stages,
+                         score (*judge_one)(const fr_graph *, int, const int *))
 {
     int n = fr_graph_n_nodes(g), cuts[MAX_STAGES];
     score best = {1000, DBL_MAX, DBL_MAX};
@@ -118,7 +120,7 @@ static score best_of_all(fr_graph *g, int n_stages)
                 has_work |= fr_graph_node(g, i)->op != FR_OP_INPUT;
             is_legal &= has_work;
         }
-        score s = judge(g, n_cuts, cuts);
+        score s = judge_one(g, n_cuts, cuts);
         if (is_legal && compare(s, best) < 0) best = s;
     }
     return best;
@@ -142,7 +144,7 @@ static void equals_brute_force(void **state)
                 continue;
             }
             assert_int_equal(fr_graph_cut(w.g, stages - 1, cuts, s), FR_OK);
-            score got = judge(w.g, stages - 1, cuts), best = best_of_all(w.g, stages);
+            score got = judge(w.g, stages - 1, cuts), best = best_of_all(w.g, stages, judge);
             if (compare(got, best) != 0)
                 fail_msg("seed %u, %d stages: %d flaws, work %g, %g bytes; possible %d, %g, %g",
                          seed, stages, got.n_flaws, got.work, got.bytes, best.n_flaws, best.work,
@@ -152,6 +154,95 @@ static void equals_brute_force(void **state)
         world_free(&w);
     }
     assert_true(n_compared > 150);
+}
+
+/* --- a V: stages s and n - 1 - s are on one worker -------------------------------------------- */
+
+/* work: of the slowest worker, plus an eighth of the difference of its stages. */
+static score judge_v(const fr_graph *g, int n_cuts, const int *cuts)
+{
+    double work[MAX_STAGES] = {0};
+    score s = judge(g, n_cuts, cuts);
+    for (int k = 0; k <= n_cuts; k++)
+        for (int i = k ? cuts[k - 1] : 0; i < (k < n_cuts ? cuts[k] : fr_graph_n_nodes(g)); i++)
+            work[k] += works[i];
+    s.work = 0;
+    for (int k = 0; k < (n_cuts + 1) / 2; k++) {
+        double a = work[k], b = work[n_cuts - k];
+        s.work = fmax(s.work, a + b + fabs(a - b) / 8);
+    }
+    return s;
+}
+
+/* The slowest worker of two is within 1/64 of the best; of more it is no slower than with balanced
+ * stages, which are the answer where flaws cannot be avoided. */
+static void a_v_is_near_brute_force(void **state)
+{
+    (void)state;
+    int n_compared = 0, n_better = 0;
+    for (uint32_t seed = 0; seed < 60; seed++) {
+        world w = random_graph(seed, seed % 2);
+        int n = fr_graph_n_nodes(w.g);
+        if (n > MAX_NODES) n = 0;
+        for (int i = 0; i < n; i++) works[i] = work_of(w.g, i);
+        for (int stages = 2; n && stages <= MAX_STAGES; stages += 2) {
+            int cuts[MAX_STAGES], plain[MAX_STAGES];
+            fr_stage s[MAX_STAGES];
+            if (fr_graph_balance(w.g, stages, plain) != FR_OK) {
+                assert_int_equal(fr_graph_balance_v(w.g, stages, cuts), FR_INVALID);
+                fr_ctx_clear(w.ctx);
+                continue;
+            }
+            assert_int_equal(fr_graph_balance_v(w.g, stages, cuts), FR_OK);
+            assert_int_equal(fr_graph_cut(w.g, stages - 1, cuts, s), FR_OK);
+            score got = judge_v(w.g, stages - 1, cuts), before = judge_v(w.g, stages - 1, plain);
+            score best = best_of_all(w.g, stages, judge_v);
+            assert_int_equal(got.n_flaws, best.n_flaws);
+            if (best.n_flaws > 0) {
+                assert_memory_equal(cuts, plain, sizeof(int) * (size_t)(stages - 1));
+                continue;
+            }
+            if (got.work > before.work ||
+                (stages <= 4 && got.work > best.work * (1 + 1.0 / 64) * (1 + 1e-12)))
+                fail_msg("seed %u, %d stages: work %g, possible %g", seed, stages, got.work,
+                         best.work);
+            n_better += got.work < before.work;
+            n_compared++;
+        }
+        world_free(&w);
+    }
+    assert_true(n_compared > 50);
+    assert_true(n_better > 15);
+}
+
+static void a_v_balances_workers(void **state)
+{
+    (void)state;
+    /* Seven equal layers have 20 units of work, since the first one makes no gradient of its input.
+     * Balanced stages leave 8 and 12 to the workers; 11 and 9 are possible. */
+    const int64_t widths[] = {64, 64, 64, 64, 64, 64, 64};
+    world w = world_create();
+    int x = add_input(w.g, "x", FR_SHAPE(64), FR_F32), cuts[3];
+    for (int i = 0; i < 7; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "n%d", i);
+        x = add_linear(w.g, name, widths[i], x);
+    }
+    assert_int_equal(fr_graph_finish(w.g), FR_OK);
+    for (int i = 0; i < 8; i++) works[i] = work_of(w.g, i);
+    assert_int_equal(fr_graph_balance_v(w.g, 4, cuts), FR_OK);
+    score got = judge_v(w.g, 3, cuts), best = best_of_all(w.g, 4, judge_v);
+    assert_true(got.work <= best.work * (1 + 1.0 / 64));
+    assert_int_equal(fr_graph_balance(w.g, 4, cuts), FR_OK);
+    assert_true(judge_v(w.g, 3, cuts).work > 1.05 * got.work);
+    for (int n = 0; n < 3; n++) {
+        fr__alloc_fail_after(n);
+        fr_status status = fr_graph_balance_v(w.g, 4, cuts);
+        fr__alloc_fail_after(-1);
+        assert_int_equal(status, n < 2 ? FR_NO_MEMORY : FR_OK);
+        fr_ctx_clear(w.ctx);
+    }
+    world_free(&w);
 }
 
 static void too_many_stages_are_refused(void **state)
@@ -287,6 +378,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equals_brute_force),
+        cmocka_unit_test(a_v_is_near_brute_force),
+        cmocka_unit_test(a_v_balances_workers),
         cmocka_unit_test(too_many_stages_are_refused),
         cmocka_unit_test(cuts_by_name),
         cmocka_unit_test(links_follow_values_and_relay_gradients),

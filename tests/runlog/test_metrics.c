@@ -24,6 +24,45 @@ static void write_steps(fixture *f, const fr__folder *folder, int64_t done, int6
     fr__metrics_close(&m);
 }
 
+/* Rules of stages: only of a policy that changes them, by the formulas of the policies' pages. */
+static void test_rules(void **state)
+{
+    fixture *f = *state;
+    static const struct {
+        const char *policy, *text;
+    } cases[] = {
+        {"pipeoptim", "{\"step\": 1, \"samples\": 0, \"loss\": 0, \"lr\": 0.5, "
+                      "\"samples_per_s\": 0, \"elapsed_s\": 0}\n"},
+        {"lookahead", "{\"step\": 1, \"samples\": 0, \"loss\": 0, \"lr\": 0.5, "
+                      "\"samples_per_s\": 0, \"elapsed_s\": 0, \"stage_lr\": [0.25, 0.5], "
+                      "\"stage_momentum\": [0.875, 0.5], \"stage_ahead\": [4, 1]}\n"},
+        {"pipemare",
+         "{\"step\": 1, \"samples\": 0, \"loss\": 0, \"lr\": 0.5, "
+         "\"samples_per_s\": 0, \"elapsed_s\": 0, \"stage_lr\": [0.16666666666666666, 0.5]}\n"},
+    };
+    const fr_optim_options options = {.momentum = 0.5};
+    const fr_policy_context context[2] = {
+        {.stage = 0, .n_stages = 2, .lead = 3, .n_micro = 1, .max_delay = 3, .lr_warmup = 10},
+        {.stage = 1, .n_stages = 2, .lead = 0, .n_micro = 1, .max_delay = 3, .lr_warmup = 10}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fr__folder folder;
+        fr__metrics m;
+        char path[256];
+        assert_done(f, fr__folder_open(f->ctx, f->out, i > 0, &folder));
+        assert_done(f, fr__metrics_open(f->ctx, &folder, 0, 0, &m));
+        m.rules = (fr__stage_rules){fr_policy_find(cases[i].policy), &options, 2, context};
+        fr_progress p = {
+            .step = 1, .lr = 0.5, .grad_norm = NAN, .eval_loss = NAN, .eval_accuracy = NAN};
+        assert_done(f, fr__metrics_write(&m, &p));
+        fr__metrics_close(&m);
+        fr__folder_close(&folder);
+        snprintf(path, sizeof path, "%s/metrics.jsonl", f->out);
+        char *text = read_text(path, NULL);
+        assert_string_equal(text, cases[i].text);
+        free(text);
+    }
+}
+
 static void test_lines(void **state)
 {
     fixture *f = *state;
@@ -111,6 +150,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_lines, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_rules, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_csv, fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(test_full_disk, fixture_setup, fixture_teardown),
     };

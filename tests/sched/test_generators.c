@@ -307,6 +307,29 @@ static void branches(void **unused)
     }
 }
 
+/* Two branches read one value: its gradient goes through the first of them, which waits for the
+ * second and holds one set more. */
+static void gradient_through_a_branch(void **unused)
+{
+    (void)unused;
+    static const fr_link forward[] = {{0, 1}, {0, 3}, {1, 2}, {2, 5}, {3, 4}, {4, 5}};
+    static const fr_link backward[] = {{1, 0}, {2, 1}, {3, 1}, {4, 3}, {5, 2}, {5, 4}};
+    static const int live[] = {5, 4, 2, 3, 2, 1};
+    fr_schedule *s = make_desc("1f1b", (fr_schedule_desc){.n_stages = 6,
+                                                          .n_micro = 8,
+                                                          .n_batches = 1,
+                                                          .n_forward = 6,
+                                                          .n_backward = 6,
+                                                          .forward = forward,
+                                                          .backward = backward});
+    assert_ok(ctx, fr_schedule_check(ctx, s));
+    fr_clock c = timed(s, NULL);
+    assert_near(c.makespan, 35, "makespan"); /* one backward more than by mirrored links */
+    for (int k = 0; k < 6; k++) assert_int_equal(c.peak_live[k], live[k]);
+    fr_clock_free(&c);
+    fr_schedule_free(s);
+}
+
 static void nf1b_table(void **unused)
 {
     (void)unused;
@@ -418,6 +441,7 @@ int main(void)
         cmocka_unit_test(leads_on_links),
         cmocka_unit_test(leads_on_uneven_links),
         cmocka_unit_test(leads_are_bounded),
+        cmocka_unit_test(gradient_through_a_branch),
         cmocka_unit_test(branches),
         cmocka_unit_test(nf1b_table),
         cmocka_unit_test(forward_pipelines),

@@ -260,6 +260,12 @@ static void lookahead_slows_late_stages(void **unused)
                 assert_true(fabs((1 - o.beta1) * (1 + d) - 0.2) < 1e-12);
                 assert_true(fabs((1 - o.dampening) / (1 - o.momentum) - 0.5 / 0.1) < 1e-9);
                 assert_true(o.beta2 == 0.7 && o.dampens_first == (d > 0));
+                s.is_scale_free = true;
+                o.momentum = 0.9, o.dampening = 0.5;
+                p->adapt(&s, &o);
+                assert_true(p->lr_factor(&s, 7) == 1);
+                assert_true(fabs((1 - o.momentum) * sqrt(1 + d) - 0.1) < 1e-12);
+                assert_true(fabs((1 - o.dampening) / (1 - o.momentum) - 0.5 / 0.1) < 1e-9);
             }
 }
 
