@@ -43,7 +43,7 @@ static void one_run_is_all_there(void **state)
     assert_int_equal(json_array_size(got), 9);
     for (size_t i = 0; i < 9; i++)
         assert_true(json_number_value(json_array_get(got, i)) == event[i]);
-    assert_string_equal(text_at(d, "runs.0.timeline.actions.10"), "sum");
+    assert_string_equal(text_at(d, "runs.0.timeline.actions.11"), "sum");
     json_decref(d);
 }
 
