@@ -286,10 +286,12 @@ fr_status fr__exec_backward(fr__exec *x, const fr__micro *m, int what, fr_view *
     home at = home_of(x, FR_MODE_TRAIN, m, c->areas.of_backward);
     int j = m->micro / x->d.n_replicas; /* of the executor's own */
     x->fetch_ns = 0;
-    if (at.area && (what & FR_GRAD_INPUT))
+    if (at.area && (what & FR_GRAD_INPUT)) {
         *view = x->again;
-    else
+        FR_TRY(fr__exec_apply_loan(x, m->batch, view)); /* they are still there, or come again */
+    } else {
         FR_TRY(fetch_backward(x, m, view));
+    }
     FR_TRY(aim_inputs(x, FR_MODE_TRAIN, m, false));
     aim_recomputed(c, &at);
     aim_grads(x, m);

@@ -184,7 +184,7 @@ static double distance(const layer *a, const layer *b)
 }
 
 /* Stages of equal numbers of layers. */
-static void open_even(rig *r, rig_options *o, int *at)
+static void prepare_even(rig *r, rig_options *o, int *at)
 {
     const char *before[] = {"l1", "l2", "l3", "l4", "l5", "l6", "logits"}, *cuts[LAYERS];
     bench b;
@@ -194,7 +194,13 @@ static void open_even(rig *r, rig_options *o, int *at)
     bench_fini(&b);
     o->generator = "1f1b-async", o->cuts = at;
     if (!o->n_batches) o->n_batches = STEPS;
-    if (rig_open(r, SHARED, o) != FR_OK) fail_msg("%s", rig_about(r, o));
+    if (rig_prepare(r, SHARED, o) != FR_OK) fail_msg("%s", rig_about(r, o));
+}
+
+static void open_even(rig *r, rig_options *o, int *at)
+{
+    prepare_even(r, o, at);
+    if (fr_engine_create(r->b.ctx, &r->desc, &r->engine) != FR_OK) fail_msg("%s", rig_about(r, o));
 }
 
 static void compare(const char *policy, rule which, int n, int t, double clip)
@@ -335,6 +341,27 @@ static void replicas_agree(void **unused)
     }
 }
 
+/* A forward that runs again reads the weights of the backward, which are those of the forward. */
+static void recomputes(void **unused)
+{
+    (void)unused;
+    for (int t = 1; t <= 4; t *= 2) {
+        char sha[2][65];
+        for (int again = 0; again < 2; again++) {
+            rig r;
+            int at[LAYERS];
+            rig_options o = {.policy = "stash", .n_stages = 4, .n_micro = t};
+            prepare_even(&r, &o, at);
+            rig_recompute_stages(&r, again ? ~0U : 0);
+            assert_ok(r.b.ctx, fr_engine_create(r.b.ctx, &r.desc, &r.engine));
+            rig_steps(&r, 0, 9);
+            rig_sha(&r, sha[again]);
+            rig_close(&r);
+        }
+        assert_string_equal(sha[0], sha[1]);
+    }
+}
+
 /* Stages 1 and 3 have copies, and read the versions of stage 0. */
 static bool check_rows(rig *r, const fr_batch_report *report)
 {
@@ -392,7 +419,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_weights),   cmocka_unit_test(drains_leave_no_state),
         cmocka_unit_test(replicas_agree), cmocka_unit_test(versions_in_the_ledger),
-        cmocka_unit_test(learns),
+        cmocka_unit_test(recomputes),     cmocka_unit_test(learns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
