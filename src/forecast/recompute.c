@@ -146,8 +146,8 @@ static fr_status refuse(const search *q, int worker)
     FR_TRY(fr_conf_section(q->s->conf, "parallel", &parallel));
     return fr_conf_fail(
         parallel, "recompute",
-        "auto: with all nodes recomputed worker %d needs %s, and it has %s; cut the "
-        "model into more stages or use smaller micro-batches",
+        "auto: no set of nodes is enough: with all of them recomputed worker %d needs %s, and it "
+        "has %s; cut the model into more stages or use smaller micro-batches",
         worker, fr__brief_bytes((double)q->use[worker].total).text,
         fr__brief_bytes((double)q->limits[worker]).text);
 }

@@ -48,7 +48,7 @@ same "$(sha again)" "$(sha plain)" "weights of the saved config"
 run 2 train net.yaml --out x $auto
 grep -q 'auto needs the memory of a worker: set parallel.memory' err || fail "no budget: $(cat err)"
 run 2 train net.yaml --out x $auto --set parallel.memory=$((whole / 2))
-grep -q 'auto: with all nodes recomputed worker . needs .*, and it has ' err || fail "too small: $(cat err)"
+grep -q 'auto: no set of nodes is enough: with all of them recomputed worker . needs .*, and it has ' err || fail "too small: $(cat err)"
 run 2 train net.yaml --out x --set parallel.memory=$((plain - 1))
 grep -q 'worker 0 needs .*, parallel.memory allows .* parallel.recompute: auto' err || fail "the limit: $(cat err)"
 run 2 train net.yaml --out x --set parallel.recompute=atuo
