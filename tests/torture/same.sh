@@ -110,7 +110,7 @@ method_of() {
 }
 
 asynchronous() {
-    for net in ${NETS:-mlp resnet reslstm}; do
+    for net in ${NETS:-mlp resnet reslstm tied}; do
         for method in "${async_methods[@]}"; do
             before=$n_same
             mapfile -t set < <(method_of "$method")
