@@ -90,7 +90,8 @@ static fr_status try_option(struct fr__chooser *c, const struct fr__option *o, s
         return FR_OK;
     k->walked += fr__choose_cost(c, o);
     FR_TRY(fr__choose_try(c, o, o->method, o->cuts, &out));
-    if (!out.fits && c->has_choice && k->n_too_large < MOST_MISSES) FR_TRY(fr__choose_fit(c, &out));
+    if (!out.fits && (c->has_choice || !best) && k->n_too_large < MOST_MISSES)
+        FR_TRY(fr__choose_fit(c, &out));
     bool is_better = out.fits && (!best || out.s_per_batch < best->s_per_batch);
     k->n_too_large += !out.fits; /* which takes no simulation */
     k->n_misses = is_better ? 0 : k->n_misses + (out.fits || k->n_too_large % 8 == 0);
