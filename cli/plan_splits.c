@@ -30,7 +30,7 @@ static fr_status find_flops(const plan_wishes *o, const fr_cluster *c, fr_run_mo
 {
     bool is_needed = false;
     for (int i = 0; c && i < c->n_devices; i++) is_needed |= !(c->devices[i].flops > 0);
-    return is_needed && !o->ratio ? fr_run_model_peak(m, flops) : FR_OK;
+    return is_needed && !(o->ratio > 0) ? fr_run_model_peak(m, flops) : FR_OK;
 }
 
 static fr_status plan_model(fr_ctx *ctx, const plan_wishes *o, const fr_planner *planner,
@@ -63,7 +63,7 @@ fr_status cli_plan_splits(fr_ctx *ctx, const plan_wishes *o, const fr_planner *p
                        "%s splits layers inside themselves, which training cannot run yet; leave "
                        "--out out",
                        planner->name);
-    if (!o->cluster && (!o->devices || !o->ratio))
+    if (!o->cluster && (!o->devices || !(o->ratio > 0)))
         return fr_fail(ctx, FR_INVALID,
                        "%s needs --cluster FILE, or --devices P and --ratio R (operations that a "
                        "device does while it sends a word of 4 bytes)",
