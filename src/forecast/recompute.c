@@ -3,7 +3,10 @@
  * Times of nodes are measured, or read from parallel.profile. The estimate of the simulator
  * proposes nodes, the engine compiles its programs with them, as for a run, and says what they
  * take. The limits of the next proposal are corrected by the difference, until proposals do not
- * change. */
+ * change.
+ *
+ * With several processes rank 0 chooses, and compiles as for one process. Workers of several take
+ * more, for messages, whatever is recomputed: this is measured once, by all of them. */
 #include "forecast/recompute.h"
 
 #include "base/text.h"
@@ -24,6 +27,8 @@ typedef struct search {
     int n_workers, n_nodes;
     size_t *limits, *corrected; /* [n_workers]; 0: none */
     fr_memory_use *use;         /* [n_workers] of the nodes compiled last */
+    uint64_t *in_team;          /* [n_workers] bytes without recompute; of several processes only */
+    int64_t *extra;             /* [n_workers] bytes that processes take beyond one; 0 at first */
     bool *now, *best;           /* [n_nodes] */
     double best_s;              /* INFINITY: none yet */
     const fr_profile *profile;
@@ -48,7 +53,37 @@ static fr_status no_memory(const search *q)
 static fr_status compile(search *q, bool *recompute)
 {
     q->s->pipeline.recompute = recompute;
-    return fr__setup_forecast(q->s, q->use);
+    FR_TRY(fr__setup_forecast(q->s, q->use));
+    for (int w = 0; w < q->n_workers; w++)
+        q->use[w].total = (size_t)((int64_t)q->use[w].total + q->extra[w]);
+    return FR_OK;
+}
+
+static fr_status compile_first(search *q)
+{
+    FR_TRY(compile(q, NULL));
+    for (int w = 0; w < q->n_workers && q->s->team; w++)
+        q->extra[w] = (int64_t)q->in_team[w] - (int64_t)q->use[w].total;
+    return q->s->team ? compile(q, NULL) : FR_OK;
+}
+
+/* Workers of all processes, for rank 0. Every rank calls it. */
+static fr_status measure_team(search *q)
+{
+    fr_team *team = q->s->team;
+    const int n_ranks = fr_team_size(team), n_local = q->n_workers / n_ranks;
+    const size_t bytes = (size_t)n_local * sizeof *q->in_team;
+    uint64_t *own = q->in_team + fr_team_rank(team) * n_local;
+    const fr_engine_desc d = fr__setup_train_desc(q->s, false, false);
+    fr_engine *e;
+    FR_TRY(fr_engine_plan(q->s->ctx, &d, &e));
+    for (int i = 0; i < n_local; i++)
+        own[i] = fr_engine_predicted(e, fr_team_rank(team) * n_local + i)->total;
+    fr_engine_free(e);
+    if (fr_team_rank(team) > 0) return fr_team_send(team, 0, own, bytes);
+    for (int r = 1; r < n_ranks; r++)
+        FR_TRY(fr_team_recv(team, r, q->in_team + r * n_local, bytes));
+    return FR_OK;
 }
 
 /* The first worker that needs more than its limit; -1: none. */
@@ -192,7 +227,7 @@ static fr_status choose(search *q)
                             "auto needs the memory of a worker: set parallel.memory, as 2 GB, or "
                             "parallel.cluster with the memory of its devices");
     }
-    FR_TRY(compile(q, NULL));
+    FR_TRY(compile_first(q));
     if (find_large(q) < 0) return FR_OK;
     FR_TRY(fr__run_profile(q->s, (int)(t->batch / t->micro), 1, FR_MEASURE_S, &q->profile));
     FR_TRY(propose(q));
@@ -210,10 +245,15 @@ fr_status fr__recompute_choose(fr__setup *s)
     q.limits = FR_ARENA_ARRAY(&q.arena, size_t, q.n_workers);
     q.corrected = FR_ARENA_ARRAY(&q.arena, size_t, q.n_workers);
     q.use = FR_ARENA_ARRAY(&q.arena, fr_memory_use, q.n_workers);
+    q.in_team = FR_ARENA_ARRAY(&q.arena, uint64_t, q.n_workers);
+    q.extra = FR_ARENA_ARRAY(&q.arena, int64_t, q.n_workers);
     q.now = FR_ARENA_ARRAY(&q.arena, bool, q.n_nodes);
     q.best = FR_ARENA_ARRAY(&s->pipeline.arena, bool, q.n_nodes);
     fr_status status = FR_OK;
-    if (!q.limits || !q.corrected || !q.use || !q.now || !q.best) status = no_memory(&q);
+    if (!q.limits || !q.corrected || !q.use || !q.in_team || !q.extra || !q.now || !q.best)
+        status = no_memory(&q);
+    status = fr_team_agree(s->team, status);
+    if (status == FR_OK && s->team) status = measure_team(&q);
     if (status == FR_OK && fr_team_rank(s->team) == 0) status = choose(&q);
     s->pipeline.recompute = q.best;
     if (status == FR_OK && fr_team_rank(s->team) == 0) tell(&q);

@@ -242,7 +242,7 @@ static fr_status make_engine(fr_run *r)
     fr_engine_desc d = fr__setup_train_desc(&r->setup, r->o.dump_step > 0, r->o.ledger != NULL);
     FR_TRY(fr__memory_plan(&r->setup, &d, &r->footprint, &r->engine));
     FR_TRY(forecast(r));
-    FR_TRY(check_devices(r));
+    FR_TRY(fr_team_agree(r->team, check_devices(r))); /* a process knows its own workers only */
     return fr_engine_take(r->engine, f->cluster ? &f->spread.timing : NULL, f->scale);
 }
 

@@ -24,6 +24,24 @@ same "$(field two-each/summary.json weights_sha256)" "$sha" "two workers a rank"
 [ ! -s err ] && [ ! -s out ] || fail "--quiet speaks"
 mpi 2 0 train pipe.yaml --out json $(stages 2 1f1b) --quiet --json
 same "$(grep -c weights_sha256 out)" 1 "summaries on stdout"
+# A limit of memory: processes count buffers for messages, and all end if one of them is too large.
+cat >fits.yaml <<YAML
+model: {name: gpt, layers: 4, width: 32, heads: 2, context: 32, vocab: 50}
+data: {name: synthetic, n: 64, n_eval: 8}
+train: {batch: 16, micro: 8, steps: 2}
+parallel: {threads: 1, method: 1f1b, stages: 3}
+run: {eval_every: -1}
+YAML
+peaks() { sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "$1/summary.json"; }
+mpi 3 0 train fits.yaml --out roomy --quiet
+most=$(peaks roomy | sort -n | tail -n 1)
+mpi 3 2 train fits.yaml --out x --set parallel.memory=$((most - 1)) --quiet
+grep -q "needs .*, parallel.memory allows" err || fail "a limit of memory: $(cat err)"
+[ ! -e x ] || fail "a refused run left a folder"
+mpi 3 0 train fits.yaml --out auto --set parallel.memory=$((most - 1)) --set parallel.recompute=auto
+grep -q 'recompute: auto: [0-9]* of [0-9]* nodes' err || fail "recompute: auto: $(cat err)"
+[ "$(peaks auto | sort -n | tail -n 1)" -lt "$most" ] || fail "auto takes $(peaks auto), at most $most - 1"
+same "$(field auto/summary.json weights_sha256)" "$(field roomy/summary.json weights_sha256)" "auto in processes"
 # By launch: one process per worker.
 run 0 launch pipe.yaml --out launched $(stages 3 1f1b) --json
 same "$(field out weights_sha256)" "$sha" "launched"
