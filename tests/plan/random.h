@@ -4,6 +4,7 @@
 #define TESTS_PLAN_RANDOM_H
 
 #include "base/philox.h"
+#include "support/test.h"
 
 #include <forerun/plan.h>
 
@@ -94,6 +95,17 @@ static inline void random_branches(struct random_model *m)
             m->inputs[i][k] = draw_int(m, i > 4 ? i - 4 : 0, i - 1);
         if (node->n_inputs == 2 && m->inputs[i][0] == m->inputs[i][1]) node->n_inputs = 1;
     }
+}
+
+/* The plan of a planner; NULL: it refuses the problem. */
+static inline fr_plan *plan_by(const char *planner, const fr_plan_problem *p)
+{
+    fr_ctx *ctx = fr_ctx_create();
+    fr_plan *out = NULL;
+    fr_status status = fr_planner_find(planner)->plan(ctx, p, &out);
+    assert_true(status == FR_OK || status == FR_INVALID);
+    fr_ctx_free(ctx);
+    return out;
 }
 
 #endif

@@ -7,16 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-static fr_plan *make(const char *planner, const fr_plan_problem *p)
-{
-    fr_ctx *ctx = fr_ctx_create();
-    fr_plan *out = NULL;
-    fr_status status = fr_planner_find(planner)->plan(ctx, p, &out);
-    assert_true(status == FR_OK || status == FR_INVALID);
-    fr_ctx_free(ctx);
-    return out;
-}
-
 /* --- random models ---------------------------------------------------------------------------- */
 
 /* n nodes from `at` on between a source and the node that is returned: one behind the other, or two
@@ -56,7 +46,7 @@ static void compare(uint64_t seed, bool is_series_parallel, bool with_memory)
         if (i % 3 == 0) p.n_stages = draw_int(&m, 1, 4);
         if (i % 5 == 0) p.deals_evenly = true;
         q = p, q.objective = "graphpipe";
-        fr_plan *plan = make("graphpipe", &p), *brute = make("brute", &q);
+        fr_plan *plan = plan_by("graphpipe", &p), *brute = plan_by("brute", &q);
         assert_true(!plan == !brute);
         if (plan) {
             n_found++;
@@ -194,15 +184,15 @@ static void towers(void **state)
                              .n_stages = rows[i].n,
                              .replicas = 1,
                              .memory = rows[i].sets[0] * KEPT + 100};
-        fr_plan *plan = make("graphpipe", &p);
+        fr_plan *plan = plan_by("graphpipe", &p);
         assert_non_null(plan);
         assert_true(fabs(plan->time_s - 3) < 1e-9);
         assert_non_null(strstr(plan->why, rows[i].said));
         assert_runs(plan, &t, rows[i].sets, rows[i].time);
         fr_plan_free(plan);
-        assert_null(make("exact", &p));
+        assert_null(plan_by("exact", &p));
         p.memory -= KEPT; /* one set less: the first stage does not fit */
-        assert_null(make("graphpipe", &p));
+        assert_null(plan_by("graphpipe", &p));
     }
 }
 

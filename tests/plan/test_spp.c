@@ -6,16 +6,6 @@
 
 #include <math.h>
 
-static fr_plan *make(const char *planner, const fr_plan_problem *p)
-{
-    fr_ctx *ctx = fr_ctx_create();
-    fr_plan *out = NULL;
-    fr_status status = fr_planner_find(planner)->plan(ctx, p, &out);
-    assert_true(status == FR_OK || status == FR_INVALID);
-    fr_ctx_free(ctx);
-    return out;
-}
-
 /* --- by hand ---------------------------------------------------------------------------------- */
 
 static void by_hand(void **state)
@@ -48,7 +38,7 @@ static void by_hand(void **state)
                              .n_devices = rows[i].n_devices,
                              .n_micro = rows[i].n_micro,
                              .bandwidth = rows[i].bandwidth};
-        fr_plan *plan = make("spp", &p);
+        fr_plan *plan = plan_by("spp", &p);
         assert_non_null(plan);
         assert_true(fabs(plan->time_s - rows[i].total) < 1e-9);
         assert_int_equal(plan->n_stages, rows[i].n_stages);
@@ -83,7 +73,7 @@ static void groups_are_best(void **state)
         fr_plan_problem p = m.problem, q;
         if (i % 2) p.memory = 0;
         q = p, q.objective = "spp";
-        fr_plan *plan = make("spp", &p), *brute = make("brute", &q);
+        fr_plan *plan = plan_by("spp", &p), *brute = plan_by("brute", &q);
         assert_true(!plan == !brute);
         if (plan) {
             int last = -1;
@@ -175,7 +165,7 @@ static void boxes_are_neighbours(void **state)
         m.devices[d] = (fr_cluster_device){.name = "d", .speed = 1, .group = 1 + d % 2};
     m.cluster.n_devices = 6, m.cluster.n_groups = 3, m.cluster.groups = groups;
     m.problem.memory = 0, m.problem.n_devices = 6;
-    fr_plan *plan = make("spp", &m.problem);
+    fr_plan *plan = plan_by("spp", &m.problem);
     assert_non_null(plan);
     assert_int_equal(plan->n_stages, 6);
     for (int s = 0; s < 6; s++) assert_int_equal(plan->stages[s].device, s < 3 ? 2 * s : 2 * s - 5);
