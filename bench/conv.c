@@ -1,11 +1,13 @@
 /* conv.c -- speed of the convolutions of a vgg16 (32 x 32 images), and its limit.
  *
- *     bench_conv [threads [repeats [batch]]]
+ *     bench_conv [threads [repeats [batch [f32 or bf16 [step]]]]]
  *
  * limit: every pass of every convolution alone, in the best of all layouts and implementations of
- * oneDNN, best of `repeats` runs, without relu and reorders. step: forward and backward of the
- * whole network as a program of the cpu backend. With one thread, times are CPU time, which other
- * processes disturb less; otherwise they are wall-clock time. Prints one JSON object. */
+ * oneDNN for the type, best of `repeats` runs, without relu and reorders. step: forward and
+ * backward of the whole network as a program of the cpu backend; with the
+ * word `step` this alone. With one thread, times are CPU
+ * time, which other processes disturb less; otherwise they are wall-clock time. Prints one JSON
+ * object. */
 #include <forerun/forerun.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +31,7 @@ static const char *const pass_names[] = {"forward", "back_input", "back_weight"}
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
 static int n_threads = 1, batch = 32, repeats = 5;
+static fr_dtype precision = FR_F32;
 static float *pool; /* memory for all tensors, one after the other */
 
 static double now_ms(void)
@@ -79,6 +82,15 @@ static double time_one(const_dnnl_primitive_desc_t desc, pass which, double give
     return best;
 }
 
+static fr__md describe(int n_dims, const dnnl_dim_t *dims, dnnl_format_tag_t tag, fr_dtype type)
+{
+    fr__md floats, md;
+    must(fr__md_make(n_dims, dims, tag, NULL, &floats), "a layout");
+    must(fr__md_copy_as(floats, type == FR_BF16 ? dnnl_bf16 : dnnl_f32, &md), "a layout");
+    fr__md_drop(floats);
+    return md;
+}
+
 /* Best over layouts and implementations, except the slow reference code. */
 static double time_way(const shape *s, pass which, fr__cpu_device *cpu, dnnl_format_tag_t tag,
                        double best, char name[64])
@@ -89,13 +101,17 @@ static double time_way(const shape *s, pass which, fr__cpu_device *cpu, dnnl_for
     const dnnl_dims_t y_dims = {batch, s->out, s->size, s->size}, b_dims = {s->out};
     const fr__window window = {.size = {3, 3}, .stride = {1, 1}, .before = {1, 1}, .after = {1, 1}};
     fr__conv_op op = {.pass = dnnl_forward_training, .window = &window};
-    must(fr__md_make(4, x_dims, s->in == 3 ? dnnl_nchw : tag, NULL, &op.x), "x");
-    must(fr__md_make(4, w_dims, dnnl_format_tag_any, NULL, &op.w), "w");
-    must(fr__md_make(1, b_dims, dnnl_x, NULL, &op.b), "b");
-    must(fr__md_make(4, y_dims, tag, NULL, &op.y), "y");
+    op.x = describe(4, x_dims, s->in == 3 ? dnnl_nchw : tag, precision);
+    op.w = describe(4, w_dims, dnnl_format_tag_any, precision);
+    op.b = describe(1, b_dims, dnnl_x, precision);
+    op.y = describe(4, y_dims, tag, precision);
+    const fr__md dw = describe(4, w_dims, dnnl_format_tag_any, FR_F32);
+    const fr__md db = describe(1, b_dims, dnnl_x, FR_F32);
+    const fr__md mds[] = {op.x, op.w, op.b, op.y, dw, db};
     dnnl_primitive_desc_t forward, desc;
     if (fr__conv_desc(cpu, &op, 0, NULL, &forward) != dnnl_success) return best;
     op.pass = kinds[which];
+    if (which == BACK_WEIGHT) op.w = dw, op.b = db;
     const_dnnl_primitive_desc_t hint = which == FORWARD ? NULL : forward;
     for (int nth = 0; fr__conv_desc(cpu, &op, nth, hint, &desc) == dnnl_success; nth++) {
         const char *impl = "";
@@ -110,8 +126,7 @@ static double time_way(const shape *s, pass which, fr__cpu_device *cpu, dnnl_for
         dnnl_primitive_desc_destroy(desc);
     }
     dnnl_primitive_desc_destroy(forward);
-    const fr__md mds[] = {op.x, op.w, op.b, op.y};
-    for (int i = 0; i < 4; i++) fr__md_drop(mds[i]);
+    for (int i = 0; i < 6; i++) fr__md_drop(mds[i]);
     return best;
 }
 
@@ -174,6 +189,7 @@ static fr_graph *build(fr_ctx *ctx)
 {
     fr_graph *g;
     must(fr_graph_create(ctx, "vgg16", &g), "graph");
+    must(fr_graph_set_precision(g, precision), "precision");
     const fr_attrs image = {.input = {.shape = FR_SHAPE(3, 32, 32)}};
     const fr_attrs label = {.input = {.shape = {0}, .dtype = FR_I32}};
     const fr_attrs half = {.pool = {.kernel = {2, 2}}}, classes = {.linear = {.out = 10}};
@@ -218,11 +234,13 @@ static double time_step(fr_ctx *ctx, fr_device *dev)
         fr_graph_init_param(g, fr_program_placement(p, i)->param, 1, plain);
         must(fr_program_write_param(p, weights, i, plain), "weights");
     }
+    void *working = block(dev, sizes->n_weights * fr_dtype_bytes(precision));
+    must(fr__device_convert(dev, precision, working, FR_F32, weights, sizes->n_weights), "weights");
     float *image = block(dev, fr_program_input(p, 0)->bytes), loss[3 * 1024];
     for (size_t i = 0; i < fr_program_input(p, 0)->bytes / 4; i++) image[i] = (float)(i % 7) - 3;
     const void *inputs[] = {image, block(dev, fr_program_input(p, 1)->bytes)};
     void *outputs[] = {loss}, *no_grads[] = {NULL, NULL};
-    fr_pass now = {.weights = weights,
+    fr_pass now = {.weights = working,
                    .grads = block(dev, sizes->n_grads * 4),
                    .slot = block(dev, sizes->slot_bytes),
                    .workspace = block(dev, sizes->workspace_bytes),
@@ -249,6 +267,7 @@ int main(int argc, char **argv)
     if (argc > 1) n_threads = atoi(argv[1]);
     if (argc > 2) repeats = atoi(argv[2]);
     if (argc > 3) batch = atoi(argv[3]);
+    if (argc > 4 && strcmp(argv[4], "bf16") == 0) precision = FR_BF16;
     fr_ctx *ctx = fr_ctx_create();
     fr_device *dev = NULL;
     const fr_device_desc desc = {.n_threads = n_threads};
@@ -256,11 +275,11 @@ int main(int argc, char **argv)
     engine = fr__cpu(dev)->engine;
     stream = fr__cpu(dev)->stream;
     pool = block(dev, (size_t)1 << 29);
-    printf("{\"about\": \"%s\", \"batch\": %d, \"sgemm_gflops\": %.1f,\n", fr_device_about(dev),
-           batch, sgemm_gflops());
-    double limit = print_limits(fr__cpu(dev)), step = time_step(ctx, dev);
-    printf(" \"limit_ms\": %.1f, \"limit_samples_per_s\": %.1f, \"step_ms\": %.1f, "
-           "\"step_samples_per_s\": %.1f}\n",
-           limit, batch / limit * 1e3, step, batch / step * 1e3);
+    printf("{\"about\": \"%s\", \"batch\": %d, \"precision\": \"%s\", \"sgemm_gflops\": %.1f,\n",
+           fr_device_about(dev), batch, precision == FR_BF16 ? "bf16" : "f32", sgemm_gflops());
+    double limit = argc > 5 ? 0 : print_limits(fr__cpu(dev)), step = time_step(ctx, dev);
+    if (limit > 0)
+        printf(" \"limit_ms\": %.1f, \"limit_samples_per_s\": %.1f,\n", limit, batch / limit * 1e3);
+    printf(" \"step_ms\": %.1f, \"step_samples_per_s\": %.1f}\n", step, batch / step * 1e3);
     return 0;
 }

@@ -76,9 +76,31 @@ def step_ways(known, model):
     return ways
 
 
-def best_way(ways, measure):
+PRECISIONS = ("fp32", "bf16")
+
+
+def add_numbers_options(parser):
+    """--precisions and --optimizer."""
+    parser.add_argument("--precisions", default="fp32", help="of %s (fp32)" % ",".join(PRECISIONS))
+    parser.add_argument("--optimizer", default="sgd", choices=("sgd", "adamw"))
+
+
+def numbers_options(known, precision, optimizer):
+    """Arguments of a speed program; nothing where it has no choice."""
+    options = []
+    for option, value, default in (("--precision", precision, "fp32"),
+                                   ("--optimizer", optimizer, "sgd")):
+        if option in known:
+            options += [option, value]
+        elif value != default:
+            fail("the peer has no %s" % option)
+    return options
+
+
+
+def best_way(ways, measure, must=True):
     """(way, result) of the fastest; ways that this PyTorch does not support are reported and
-    skipped."""
+    skipped. None if there is no other and none must be."""
     tried = []
     for way in ways:
         try:
@@ -86,7 +108,7 @@ def best_way(ways, measure):
         except ProgramFailed as problem:
             say("left out: %s" % problem)
     if not tried:
-        fail("no way to run it succeeded")
+        return fail("no way to run it succeeded") if must else None
     return max(tried, key=lambda pair: pair[1]["samples_per_s"])
 
 

@@ -2,7 +2,7 @@
  *
  *     bench_step --model NAME [--threads N] [--batch N] [--micro N] [--steps N]
  *                [--repeats N] [--warmup N] [--backend NAME] [--optimizer NAME]
- *                [--method NAME] [--stages N]
+ *                [--method NAME] [--stages N] [--precision fp32|bf16]
  *
  * Prints one JSON object. A repeat is `steps` mini-batches; samples_per_s is the best repeat,
  * median_samples_per_s the median. The pipeline is drained between repeats, so with several stages
@@ -23,19 +23,23 @@
 
 enum { MAX_REPEATS = 1000, MAX_STAGES = 64 };
 
+#define SMALL_GPT .layers = 6, .width = 384, .heads = 6, .context = 128, .vocab = 256
+
 static const struct model_case {
-    const char *name; /* of the case: that of the model, or longer */
+    const char *name, *model;
     int batch;
     fr_model_options options;
 } cases[] = {
-    {"mlp", 64, {.inputs = 2048, .depth = 8, .width = 2048, .classes = 10}},
-    {"vgg16", 32, {.image = 32, .channels = 3, .classes = 10}},
-    {"resnet50", 16, {.image = 32, .channels = 3, .classes = 10}},
-    {"cnn", 64, {.image = 28, .channels = 1, .classes = 10}},
-    {"gpt", 16, {.layers = 6, .width = 384, .heads = 6, .context = 128, .vocab = 256}},
-    {"gpt-tied",
-     16,
-     {.layers = 6, .width = 384, .heads = 6, .context = 128, .vocab = 256, .tied = true}},
+    {"mlp", "mlp", 64, {.inputs = 2048, .depth = 8, .width = 2048, .classes = 10}},
+    {"vgg16", "vgg16", 32, {.image = 32, .channels = 3, .classes = 10}},
+    {"resnet50", "resnet50", 16, {.image = 32, .channels = 3, .classes = 10}},
+    {"cnn", "cnn", 64, {.image = 28, .channels = 1, .classes = 10}},
+    {"gpt", "gpt", 16, {SMALL_GPT}},
+    {"gpt-tied", "gpt", 16, {SMALL_GPT, .tied = true}},
+    {"gpt2", /* the small one, of 124 million parameters */
+     "gpt",
+     4,
+     {.layers = 12, .width = 768, .heads = 12, .context = 64, .vocab = 50257, .tied = true}},
 };
 
 typedef struct settings {
@@ -44,6 +48,7 @@ typedef struct settings {
     const fr_optimizer *optimizer;
     const fr_method *method;
     int threads, batch, micro, steps, repeats, warmup, stages;
+    fr_dtype precision;
 } settings;
 
 /* A batch in host memory: input and target for the INPUT nodes of the graph. */
@@ -144,8 +149,8 @@ static void report(const fr_graph *g, const fr_engine *e, const settings *s, dou
            s->model->name, fr_backend_name(s->backend), fr_engine_about(e), s->threads, s->batch,
            s->micro, s->optimizer->name, s->steps, s->repeats, (long long)fr_graph_param_count(g),
            loss, rates[s->repeats - 1], rates[s->repeats / 2]);
-    printf("\"method\": \"%s\", \"stages\": %d, \"busiest_share\": %.4f, ", s->method->name,
-           s->stages, busy);
+    printf("\"precision\": \"%s\", \"method\": \"%s\", \"stages\": %d, \"busiest_share\": %.4f, ",
+           s->precision == FR_BF16 ? "bf16" : "fp32", s->method->name, s->stages, busy);
     printf("\"predicted_bytes\": {\"weights\": %zu, \"grads\": %zu, \"optimizer\": %zu, "
            "\"buffers\": %zu, \"slots\": %zu, \"workspace\": %zu, \"cache\": %zu, \"io\": %zu, "
            "\"total\": %zu}, \"peak_bytes\": %zu, \"peak_rss_bytes\": %zu}\n",
@@ -181,11 +186,13 @@ static fr_status make_schedule(fr_ctx *ctx, fr_graph *g, const settings *s, fr_s
     return fr_schedule_check(ctx, *out);
 }
 
-static const fr_model *find_model(const char *name)
+static fr_status make_graph(fr_ctx *ctx, const settings *s, fr_graph **out)
 {
-    char first[32];
-    snprintf(first, sizeof first, "%.*s", (int)strcspn(name, "-"), name);
-    return fr_model_find(first);
+    fr_graph *g;
+    FR_TRY(fr_model_build(ctx, fr_model_find(s->model->model), &s->model->options, &g));
+    fr_status status = fr_graph_retype(ctx, g, s->precision, NULL, out);
+    fr_graph_free(g);
+    return status;
 }
 
 static fr_status run(fr_ctx *ctx, const settings *s)
@@ -210,8 +217,7 @@ static fr_status run(fr_ctx *ctx, const settings *s)
     fr_lr_defaults(&desc.lr);
     desc.options.momentum = 0.9;
     desc.options.lr = 1e-3;
-    FR_TRY_GOTO(status, fr_model_build(ctx, find_model(s->model->name), &s->model->options, &g),
-                done);
+    FR_TRY_GOTO(status, make_graph(ctx, s, &g), done);
     FR_TRY_GOTO(status, make_schedule(ctx, g, s, stages, &schedule), done);
     desc.graph = g, desc.n_stages = s->stages, desc.stages = stages, desc.schedule = schedule;
     FR_TRY_GOTO(status, make_data(ctx, g, s->batch, &d), done);
@@ -229,13 +235,13 @@ done:
 
 static int usage(const char *problem, const char *what)
 {
-    fprintf(stderr,
-            "bench_step: %s %s\nusage: bench_step --model mlp|vgg16|resnet50|cnn|gpt|gpt-tied "
-            "[--threads N] "
-            "[--batch N] "
-            "[--micro N]\n       [--steps N] [--repeats N] [--warmup N] [--backend NAME] "
-            "[--optimizer NAME]\n       [--method NAME] [--stages N]\n",
-            problem, what);
+    fprintf(
+        stderr,
+        "bench_step: %s %s\nusage: bench_step --model mlp|vgg16|resnet50|cnn|gpt|gpt-tied|gpt2\n"
+        "       [--threads N] [--batch N] [--micro N] [--steps N] [--repeats N] [--warmup N] "
+        "[--backend NAME] "
+        "[--optimizer NAME]\n       [--method NAME] [--stages N] [--precision fp32|bf16]\n",
+        problem, what);
     return 2;
 }
 
@@ -265,6 +271,10 @@ static const char *set(settings *s, const char *key, const char *value)
         return (s->optimizer = fr_optim_find(value)) ? NULL : "no such optimizer:";
     if (strcmp(key, "--method") == 0)
         return (s->method = fr_method_find(value)) ? NULL : "no such method:";
+    if (strcmp(key, "--precision") == 0) {
+        s->precision = strcmp(value, "bf16") == 0 ? FR_BF16 : FR_F32;
+        return s->precision == FR_BF16 || strcmp(value, "fp32") == 0 ? NULL : "no such precision:";
+    }
     if (strcmp(key, "--model") != 0) return "unknown option before";
     s->model = NULL;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

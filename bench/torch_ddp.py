@@ -54,7 +54,7 @@ def work(rank, a, meeting):
     x, y = x[rank * share:(rank + 1) * share], y[rank * share:(rank + 1) * share]
     # A view: gradients are computed in the send buffer, which saves a copy.
     ddp = DistributedDataParallel(net, gradient_as_bucket_view=True)
-    opt = torch_step.sgd(ddp.parameters())
+    opt = torch_step.optimizer("sgd", ddp.parameters())
 
     def step():
         opt.zero_grad(set_to_none=True)

@@ -1,14 +1,16 @@
 #!/usr/bin/python3
 """PyTorch as a pipeline of two processes on two cores: 1F1B with flush over gloo.
 
-    bench/torch_pipeline.py --model mlp|vgg16|gpt [--chunks N] [--pin] [--batch N] [--steps N]
-                            [--repeats N] [--warmup N] [--compile | --official]
+    bench/torch_pipeline.py --model mlp|vgg16|gpt|gpt2 [--chunks N] [--pin] [--batch N] [--steps N]
+                            [--repeats N] [--warmup N] [--precision fp32|bf16]
+                            [--optimizer sgd|adamw] [--compile | --official]
 
 Networks, batches and optimizer are those of torch_step.py, cut where the slower half is fastest.
 Each mini-batch is split into --chunks micro-batches. The first process is one forward ahead of the
 second, sends do not wait, and both update after the last backward. With PyTorch 2.x, --compile runs
 each half through torch.compile, and --official leaves passes and transfers to
-torch.distributed.pipelining's Schedule1F1B. Prints one JSON object with the keys that
+torch.distributed.pipelining's Schedule1F1B. bf16: torch.autocast, and messages of bf16. A tied weight
+becomes one of each half. Prints one JSON object with the keys that
 bench/pipeline.py reads.
 """
 import argparse
@@ -28,6 +30,8 @@ def parse():
     p.add_argument("--model", choices=tuple(torch_step.BATCH), required=True)
     p.add_argument("--chunks", type=int, default=4, help="micro-batches of a mini-batch")
     p.add_argument("--pin", action="store_true", help="process r on core r")
+    p.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    p.add_argument("--optimizer", choices=("sgd", "adamw"), default="sgd")
     p.add_argument("--compile", action="store_true", help="torch.compile, of PyTorch 2.x")
     p.add_argument("--official", action="store_true",
                    help="torch.distributed.pipelining, of PyTorch 2.x")
@@ -63,10 +67,27 @@ def half_way(net, x):
     return cut, shapes[cut - 1]
 
 
+def in_autocast(stage, to):
+    """The stage in autocast; its output has the type `to`."""
+    import torch
+
+    class Cast(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stage = stage
+
+        def forward(self, x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return self.stage(x).to(to)
+
+    return Cast()
+
+
 class Half:
     """One process: passes of one micro-batch, and the micro-batches in flight."""
 
-    def __init__(self, dist, rank, stage, shape, xs, ys):
+    def __init__(self, dist, rank, stage, shape, dtype, xs, ys):
+        self.dtype = dtype  # of messages
         self.dist, self.is_last, self.peer = dist, rank == 1, 1 - rank
         self.stage, self.shape, self.xs, self.ys = stage, shape, xs, ys
         self.held, self.sends, self.loss = [], [], 0.0
@@ -77,7 +98,7 @@ class Half:
 
     def receive(self):
         import torch
-        tensor = torch.empty(self.shape)
+        tensor = torch.empty(self.shape, dtype=self.dtype)
         self.dist.recv(tensor, self.peer)
         return tensor
 
@@ -142,7 +163,7 @@ def work(rank, a, meeting, results):
     # A stage of --official receives leaves that require gradients, which modules must not modify.
     net, x, y = torch_step.build(a.model, a.batch, inplace=not a.official)
     size = a.batch // a.chunks
-    cut, shape = half_way(net, x[:size])
+    cut, shape = torch_step.in_precision(a.precision, half_way)(net, x[:size])
     agreed = torch.tensor([cut])
     dist.broadcast(agreed, 0)
     if agreed.item() != cut:  # the other process measured another time; its result counts
@@ -150,12 +171,16 @@ def work(rank, a, meeting, results):
         with torch.no_grad():
             shape = net[:cut](x[:size]).shape
     stage = net[cut:] if rank else net[:cut]
-    opt = torch_step.sgd(stage.parameters())
-    run = torch_step.compiled(stage) if a.compile else stage
+    opt = torch_step.optimizer(a.optimizer, stage.parameters())
+    run, dtype = stage, torch.float32
+    if a.precision == "bf16":
+        dtype = torch.bfloat16
+        run = in_autocast(stage, torch.float32 if rank else dtype)
+    run = torch_step.compiled(run) if a.compile else run
     if a.official:
         half = Official(a, rank, run, x, y)
     else:
-        half = Half(dist, rank, run, shape, x.split(size), y.split(size))
+        half = Half(dist, rank, run, shape, dtype, x.split(size), y.split(size))
 
     def step():
         opt.zero_grad(set_to_none=True)
@@ -176,6 +201,7 @@ def work(rank, a, meeting, results):
         results.put({"model": a.model, "about": "PyTorch " + torch.__version__, "batch": a.batch,
                      "chunks": a.chunks, "pin": a.pin, "compile": a.compile,
                      "official": a.official, "steps": a.steps, "repeats": a.repeats,
+                     "precision": a.precision, "optimizer": a.optimizer,
                      "modules": [cut, len(net) - cut], "loss": half.loss,
                      "samples_per_s": max(rates), "median_samples_per_s": statistics.median(rates)})
     dist.destroy_process_group()

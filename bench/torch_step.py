@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """PyTorch's training step on the networks of bench_step, for PyTorch 1.13 and 2.x.
 
-    bench/torch_step.py --model mlp|vgg16|gpt [--threads N] [--batch N] [--steps N] [--repeats N]
-                        [--compile] [--channels-last]
+    bench/torch_step.py --model mlp|vgg16|gpt|gpt2 [--threads N] [--batch N] [--steps N] [--repeats N]
+                        [--precision fp32|bf16] [--optimizer sgd|adamw] [--compile] [--channels-last]
 
-Prints one JSON object with the keys that bench/compare.py reads. Same sizes, same optimizer (sgd,
-momentum 0.9), a fixed batch of random numbers; only forward, backward and update are timed. Fused
+Prints one JSON object with the keys that bench/compare.py reads. Same sizes, same optimizer (sgd has
+momentum 0.9), a fixed batch of random numbers; only forward, backward and update are timed. bf16:
+forward and loss in torch.autocast, weights and optimizer in fp32. Fused
 attention and the fused optimizer are used if this PyTorch has them. The faster of --compile
 (torch.compile, 2.x only) and --channels-last depends on model and machine: bench/compare.py and
 bench/pipeline.py try them and use the best.
@@ -19,7 +20,8 @@ import statistics
 import sys
 import time
 
-BATCH = {"mlp": 64, "vgg16": 32, "gpt": 16}
+BATCH = {"mlp": 64, "vgg16": 32, "gpt": 16, "gpt2": 4}
+GPT2 = {"width": 768, "heads": 12, "context": 64, "vocab": 50257, "n_blocks": 12, "tied": True}
 
 
 def parse():
@@ -30,6 +32,8 @@ def parse():
     p.add_argument("--steps", type=int, default=5)
     p.add_argument("--repeats", type=int, default=5)
     p.add_argument("--warmup", type=int, default=3)
+    p.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    p.add_argument("--optimizer", choices=("sgd", "adamw"), default="sgd")
     p.add_argument("--compile", action="store_true", help="torch.compile, of PyTorch 2.x")
     p.add_argument("--channels-last", action="store_true", help="vgg16: images as NHWC")
     a = p.parse_args()
@@ -72,7 +76,7 @@ def vgg16(nn, relu):
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, 10))
 
 
-def gpt(torch, nn, width=384, heads=6, context=128, vocab=256, n_blocks=6):
+def gpt(torch, nn, width=384, heads=6, context=128, vocab=256, n_blocks=6, tied=False):
     fused = getattr(nn.functional, "scaled_dot_product_attention", None)  # 2.x
 
     class Block(nn.Module):
@@ -110,8 +114,11 @@ def gpt(torch, nn, width=384, heads=6, context=128, vocab=256, n_blocks=6):
         def forward(self, ids):
             return self.token(ids) + self.position
 
-    return nn.Sequential(Embed(), *[Block() for _ in range(n_blocks)], nn.LayerNorm(width),
-                         nn.Linear(width, vocab))
+    net = nn.Sequential(Embed(), *[Block() for _ in range(n_blocks)], nn.LayerNorm(width),
+                        nn.Linear(width, vocab, bias=not tied))
+    if tied:
+        net[-1].weight = nn.init.normal_(net[0].token.weight, std=0.02)
+    return net
 
 
 def build(model, batch, inplace=True):
@@ -127,23 +134,38 @@ def build(model, batch, inplace=True):
         return mlp(nn, relu), torch.randn(batch, 2048), torch.randint(10, (batch,))
     if model == "vgg16":
         return vgg16(nn, relu), torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))
-    ids = torch.randint(256, (batch, 129))
-    return gpt(torch, nn), ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
+    sizes = GPT2 if model == "gpt2" else {"context": 128, "vocab": 256}
+    ids = torch.randint(sizes["vocab"], (batch, sizes["context"] + 1))
+    return gpt(torch, nn, **sizes), ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
 
 
 def loss_of(logits, target):
     import torch
-    return torch.nn.functional.cross_entropy(logits.flatten(0, -2), target.flatten())
+    return torch.nn.functional.cross_entropy(logits.flatten(0, -2).float(), target.flatten())
 
 
-def sgd(parameters):
+def optimizer(name, parameters):
     """Fused if this PyTorch supports it on CPUs (2.4 and later)."""
     import torch
     parameters = list(parameters)
+    kind, options = {"sgd": (torch.optim.SGD, {"lr": 1e-3, "momentum": 0.9}),
+                     "adamw": (torch.optim.AdamW, {"lr": 1e-3})}[name]
     try:
-        return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9, fused=True)
+        return kind(parameters, fused=True, **options)
     except (TypeError, RuntimeError):
-        return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
+        return kind(parameters, **options)
+
+
+def in_precision(name, call):
+    """The call; for bf16 in autocast."""
+    import torch
+    if name == "fp32":
+        return call
+
+    def cast(*args):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return call(*args)
+    return cast
 
 
 def compiled(net):
@@ -161,12 +183,13 @@ def main():
     net, x, y = build(a.model, a.batch)
     if a.channels_last:
         net, x = (t.to(memory_format=torch.channels_last) for t in (net, x))
-    opt = sgd(net.parameters())
+    opt = optimizer(a.optimizer, net.parameters())
     run = compiled(net) if a.compile else net
+    forward = in_precision(a.precision, lambda: loss_of(run(x), y))
 
     def step():
         opt.zero_grad(set_to_none=True)
-        loss = loss_of(run(x), y)
+        loss = forward()
         loss.backward()
         opt.step()
         return loss
@@ -182,7 +205,7 @@ def main():
     print(json.dumps({
         "model": a.model, "about": "PyTorch " + torch.__version__, "threads": a.threads,
         "batch": a.batch, "steps": a.steps, "repeats": a.repeats, "compile": a.compile,
-        "channels_last": a.channels_last,
+        "precision": a.precision, "optimizer": a.optimizer, "channels_last": a.channels_last,
         "parameters": sum(p.numel() for p in net.parameters()), "loss": loss.item(),
         "samples_per_s": max(rates), "median_samples_per_s": statistics.median(rates),
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))

@@ -7,14 +7,14 @@
 # that one machine can represent smaller ones. The full suite has run with the best instruction set;
 # this script runs the tests whose result depends on the kernels of the cpu backend once with each
 # smaller one: every operator against `ref` and in every memory layout, and whole networks, any cut of
-# which gives the bits of one worker in the memory that was forecast. Sets with a + add instructions
-# for numbers of 8 and 16 bits only; there the operators suffice. The last lines list the tested
+# which gives the bits of one worker in the memory that was forecast. Sets with vnni add instructions
+# for numbers of 8 bits only; there the operators suffice. The last lines list the tested
 # instruction sets and those that this machine lacks. Exit code 1 if a test failed.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
 jobs=$(nproc 2>/dev/null || echo 2)
-operators='^backend/|^conformance/(backends|layouts)$'
+operators='^backend/|^conformance/(backends|errors|layouts)$'
 networks='^conformance/(fixtures|gradients|stages)$|^engine/same$|^run/same_numbers$|^sim/memory$'
 
 isa() { # the instruction set under a limit, by `forerun info`
@@ -45,7 +45,7 @@ for pair in $caps; do
     fi
     seen="$seen$name "
     tests="$operators|$networks"
-    case $name in *+*) tests=$operators ;; esac
+    case $name in *vnni*) tests=$operators ;; esac
     if ONEDNN_MAX_CPU_ISA=$cap FR_BACKEND=cpu ctest --test-dir "$build" -j "$jobs" -R "$tests" \
         --output-on-failure --no-tests=error >"$log" 2>&1; then
         ran="$ran, $name"

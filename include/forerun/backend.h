@@ -31,7 +31,8 @@ FR_API const char *fr_backend_summary(const fr_backend *b);
 FR_API void fr_backend_library(const fr_backend *b, char *text, size_t room);
 /* The instruction set it computes with here: "avx2"; the architecture of plain C: "x86-64". */
 FR_API void fr_backend_instructions(const fr_backend *b, char *text, size_t room);
-
+/* Whether it has instructions here for products of this type, or just stores it. */
+FR_API bool fr_backend_computes(const fr_backend *b, fr_dtype type);
 /* Devices of this machine, at least 1: a processor is one. */
 FR_API int fr_backend_n_devices(const fr_backend *b);
 
@@ -85,8 +86,7 @@ typedef struct fr_port {
     fr_dtype dtype;  /* the node's */
     size_t bytes;    /* of a whole micro-batch, plain row-major, batch first */
     bool has_grad;   /* inputs: a gradient is written; outputs: a gradient is read */
-    bool has_seed;   /* inputs read by later stages too: input_grads holds the gradient from there
-                        when the backward begins, and this stage's own is added to it */
+    bool has_seed;   /* inputs read by later stages too: a backward adds to their input_grads */
     bool kept;       /* the caller must keep the value unchanged until the backward is done */
     bool recomputed; /* outputs: the backward reads what fr_program_recompute writes */
 } fr_port;
@@ -132,7 +132,7 @@ FR_API FR_MUST_USE fr_status fr_program_write_param(fr_program *p, float *block,
                                                     const float *plain);
 /* True if the device's layout is plain row-major. */
 FR_API bool fr_program_is_plain(const fr_program *p, int placement);
-/* Floats from row to row of a matrix that the device stores row by row; 0: it does not. */
+/* Floats from row to row of a matrix that the device stores by rows; 0: it does not. */
 FR_API int64_t fr_program_row_stride(const fr_program *p, int placement);
 
 /* Called when the gradient of weights [offset, offset + count) of the block is final for this
@@ -143,7 +143,7 @@ typedef void (*fr_grad_ready_fn)(void *user, size_t offset, size_t count, const 
 
 /* Everything one forward or backward of one micro-batch touches. */
 typedef struct fr_pass {
-    const float *weights;
+    const void *weights; /* elements of the graph's precision, at the places of fr_placement */
     float *grads;
     float *buffers;
     void *slot, *area, *workspace;

@@ -44,14 +44,13 @@ typedef struct fr_profile {
     const char *model, *machine; /* machine: "oneDNN 2.6.3, avx2, 1 thread; 2 at once" */
     int batch;                   /* samples of a micro-batch; 0: the file does not say */
     int n_nodes;
-    fr_profile_node *nodes; /* in topological order */
-    /* Whole mini-batch as measured (n_micro micro-batches and an update) and the share of it that
-     * the nodes account for; 0: not measured. */
-    int n_micro;
-    double step_s, accounted;
+    fr_profile_node *nodes;   /* in topological order */
+    int n_micro;              /* of the mini-batch below */
+    double step_s, accounted; /* a mini-batch, and the share of its nodes; 0: not measured */
     double jitter;          /* standard deviation of a pass's time over its mean; 0: not measured */
     double workspace_bytes; /* of a worker that has the whole model */
     double state_per_weight; /* optimizer numbers a weight: 1 for momentum */
+    fr_dtype precision;      /* of the weights that passes read: FR_F32 or FR_BF16 */
     /* The same nodes with micro-batches of other sizes, none of which has sizes of its own. */
     int n_sizes;
     const struct fr_profile **sizes;

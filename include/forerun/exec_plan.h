@@ -20,9 +20,11 @@ typedef struct fr_exec_desc {
     const char *name;            /* of the schedule in messages; NULL: its own */
     const fr_policy *policy;     /* NULL: live */
     fr_policy_options policy_options;
-    /* To find tied parameters and batch norms; NULL: there are none. stages: [stage] */
+    /* To find tied parameters and batch norms, and for its precision; NULL: there are none.
+     * stages: [stage] */
     const fr_graph *graph;
     const fr_stage *stages;
+    fr_dtype weight_type; /* without a graph: of the weights that passes read */
     /* Replicas step each for itself and agree by the rule of this name; NULL: they step with the
      * sum of their gradients. */
     const char *lone_sync;
@@ -34,9 +36,10 @@ typedef struct fr_exec_desc {
 typedef struct fr_exec_plan {
     const fr_schedule *schedule;
     const fr_policy *policy;
-    bool has_replicas;  /* some stage has several */
-    bool sums_replicas; /* replicas step with the sum of their gradients */
-    bool needs_norm;    /* of the gradient: to clip by it, or to report it */
+    fr_dtype weight_type; /* of the weights that passes read */
+    bool has_replicas;    /* some stage has several */
+    bool sums_replicas;   /* replicas step with the sum of their gradients */
+    bool needs_norm;      /* of the gradient: to clip by it, or to report it */
     /* Without a flush, clip_late: a step of update u knows the norms of all stages of update u -
      * norm_lag; 0: the stage's own norm alone. */
     int norm_lag;
@@ -47,7 +50,8 @@ typedef struct fr_exec_plan {
     bool lends_ties;
     /* [stage] */
     fr_policy_context *context; /* for the weight policy */
-    int *n_weight_blocks;       /* counted along the lists, the newest weights included */
+    int *n_weight_blocks;       /* that passes read, counted along the lists; floats: the newest
+                                   weights included (fr_weight_bytes) */
     bool *needs_whole_gradient; /* a step sees all gradients before it changes a weight */
     bool *update_in_backward;   /* the update is fused into the last backward */
     void *arena;

@@ -65,6 +65,19 @@ FR_API fr_status fr_graph_tie(fr_graph *g, const char *name, const char *owner);
  * depends on the backend. Before fr_graph_finish, which fails if this did. */
 FR_API fr_status fr_graph_store(fr_graph *g, int node, fr_dtype type);
 
+/* The type of the weights that passes read, and that every node stores its values as which has a
+ * choice: FR_F32, as at first, or FR_BF16. Weights are updated, kept and exchanged in FR_F32, and
+ * so are their gradients; bf16 is a copy of them. Nodes added later follow; fr_graph_store may
+ * change single ones afterwards. */
+FR_API fr_status fr_graph_set_precision(fr_graph *g, fr_dtype type);
+FR_API fr_dtype fr_graph_precision(const fr_graph *g);
+
+/* The same nodes and ties with this precision and, if types is not NULL, node i stored as types[i]
+ * (its own type where it has no choice). g is finished, and so is *out, which the caller owns.
+ * Failures go to ctx. */
+FR_API FR_MUST_USE fr_status fr_graph_retype(fr_ctx *ctx, const fr_graph *g, fr_dtype precision,
+                                             const fr_dtype *types, fr_graph **out);
+
 /* No more changes. Fails if anything failed before. */
 FR_API FR_MUST_USE fr_status fr_graph_finish(fr_graph *g);
 

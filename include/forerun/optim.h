@@ -74,7 +74,10 @@ typedef struct fr_sweep {
     float *state[FR_MAX_OPTIM_STATE];
     float *drift; /* NULL: predictions go by the optimizer's state */
     int n_ahead;
-    float *ahead[FR_MAX_AHEAD];
+    /* Floats; or bf16, rounded to the nearest: then `to` is `from`, and by[j] = 0 gives the image
+     * of the weights themselves. */
+    void *ahead[FR_MAX_AHEAD];
+    bool ahead_is_bf16;
     fr_prediction_coef ahead_coef;
 } fr_sweep;
 

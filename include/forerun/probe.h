@@ -48,10 +48,10 @@ FR_API FR_MUST_USE fr_status fr_probe_nodes(fr_ctx *ctx, int n, const fr_probe_d
  * profile of the first, which is the caller's. */
 FR_API FR_MUST_USE fr_status fr_probe_copies(fr_ctx *ctx, int n, const fr_probe_desc *desc,
                                              const fr_profile **out);
-/* FLOP/s of the fastest matrix product of a worker, n of them at once, measured within a second.
- * desc: backend, threads and optimizer; its model does not count. */
+/* FLOP/s of the fastest matrix product of a worker in this precision, n of them at once, measured
+ * within a second. desc: backend, threads and optimizer; its model does not count. */
 FR_API FR_MUST_USE fr_status fr_probe_peak(fr_ctx *ctx, int n, const fr_probe_desc *desc,
-                                           double *flops_per_s);
+                                           fr_dtype precision, double *flops_per_s);
 
 /* --- a profile by kind of operator ------------------------------------------------------------ */
 

@@ -4,7 +4,11 @@
  * written during an update. It is a const record without state. The store does the rest for one
  * stage: it keeps the blocks (the newest weights, kept older ones, predicted ones), knows what is
  * in each, updates in place or into another block, predicts in the optimizer's own sweep where it
- * can and by a sweep of its own where it must. */
+ * can and by a sweep of its own where it must.
+ *
+ * Blocks of floats are themselves what is updated. Blocks of bf16 are images: the newest weights
+ * are the master, floats beside them that no pass reads. An update is made in the master, and the
+ * same sweep writes the images that the next passes read. */
 #ifndef FORERUN_WEIGHTS_H
 #define FORERUN_WEIGHTS_H
 
@@ -87,13 +91,17 @@ typedef struct fr_store_desc {
     const fr_optimizer *optimizer;
     fr_optim_options options;
     fr_lr_options lr; /* base rate in options.lr */
-    /* Weight blocks, the newest included: as the execution plan counts them. 0: there are no
-     * weights, device and optimizer, and the store counts the blocks that its passes need. */
+    fr_dtype type;    /* of the weights that passes read: FR_F32 or FR_BF16 */
+    /* Weight blocks that passes read, with FR_F32 the newest included: as the execution plan counts
+     * them. 0: there are no weights, device and optimizer, and the store counts the blocks that its
+     * passes need. */
     int n_blocks;
-    size_t n; /* floats in a block */
+    size_t n; /* weights in a block */
     /* Blocks are memory of the device. */
-    float *blocks; /* n_blocks of them, `stride` floats apart; block 0 is the newest at first */
+    void *blocks; /* n_blocks of them, `stride` weights apart; FR_F32: block 0 is the newest at
+                     first */
     size_t stride;
+    float *master; /* (n) the newest weights, FR_BF16 only */
     float *state[FR_MAX_OPTIM_STATE];
     /* Matrices of an optimizer with a rule for them: disjoint, by offset. Scratch is memory of the
      * device, too: the most of fr_store_scratch_floats; it is used inside fr_store_end only. */
@@ -110,10 +118,11 @@ typedef struct fr_store_desc {
 /* Weights of a pass. Valid until the next call on the store (an update's ranges aside), or, if
  * the backward is promised the same, until then. */
 typedef struct fr_view {
-    const float *weights;
-    uint64_t id;     /* equal ids promise equal weights */
-    int64_t version; /* updates contained in them, before prediction */
-    int ahead;       /* updates predicted on top */
+    const void *weights; /* (n) of fr_store_desc.type */
+    uint64_t id;         /* equal ids promise equal weights */
+    int64_t version;     /* updates contained in them, before prediction */
+    int ahead;           /* updates predicted on top */
+    int block;           /* that holds them, from 0 */
 } fr_view;
 
 /* Sum over predictions checked so far; RMSE = sqrt(sum / n_values). */
@@ -123,25 +132,34 @@ typedef struct fr_prediction_error {
     double ahead;            /* mean distance */
 } fr_prediction_error;
 
+/* Bytes that a weight takes in n_blocks blocks of a type, its master included. */
+FR_API size_t fr_weight_bytes(fr_dtype type, int n_blocks);
+
 /* Floats of scratch that the update of a matrix needs. */
 FR_API size_t fr_store_scratch_floats(const fr_matrix *m);
 FR_API FR_MUST_USE fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out);
 FR_API void fr_store_free(fr_store *s);
 FR_API int fr_store_n_blocks(const fr_store *s);
-FR_API float *fr_store_newest(fr_store *s);                 /* one of fr_store_desc.blocks */
-FR_API void fr_store_look(const fr_store *s, fr_view *out); /* the newest, for evaluation */
+FR_API float *fr_store_newest(const fr_store *s); /* one of fr_store_desc.blocks, or the master */
+/* The newest weights as passes read them, for evaluation: nothing is in flight. */
+FR_API FR_MUST_USE fr_status fr_store_look(fr_store *s, fr_view *out);
 FR_API int64_t fr_store_version(const fr_store *s);
 /* State of a policy beside the newest weights and the optimizer's state: "previous", "drift",
- * or NULL (a context without stages: on any stage of a pipeline). (n) floats; *is_valid: whether
- * they mean anything now. set: they have been written, for the newest version, after a reset. */
+ * or NULL (a context without stages: on any stage of a pipeline). set: it has been written, for the
+ * newest version, after a reset. */
+typedef struct fr_policy_state {
+    void *at; /* (n) of the type; NULL: none */
+    fr_dtype type;
+    bool is_valid; /* it means something now */
+} fr_policy_state;
 FR_API const char *fr_store_policy_state_name(const fr_store_desc *d);
-FR_API float *fr_store_policy_state(fr_store *s, bool *is_valid);
+FR_API fr_policy_state fr_store_policy_state(const fr_store *s);
 FR_API void fr_store_set_policy_state(fr_store *s);
 /* Between fr_store_end and the next pass: the newest weights were changed in place (a mean over
- * replicas) and count as the same version; predictions from them are made anew. */
+ * replicas) and count as the same version; predictions and images of them are made anew. */
 FR_API void fr_store_changed(fr_store *s);
 /* The caller overwrites some of the weights of a view: where they are. The view gets a new id. */
-FR_API float *fr_store_rewrite(fr_store *s, fr_view *v);
+FR_API void *fr_store_rewrite(fr_store *s, fr_view *v);
 /* The newest weights (and the optimizer's state) were changed from outside, or a run starts at
  * another update: nothing else that the store holds is valid any more. A drift starts from zero. */
 FR_API FR_MUST_USE fr_status fr_store_reset(fr_store *s, int64_t version);

@@ -37,6 +37,11 @@ void fr_backend_instructions(const fr_backend *b, char *text, size_t room)
         snprintf(text, room, "%s", architecture);
 }
 
+bool fr_backend_computes(const fr_backend *b, fr_dtype type)
+{
+    return type == FR_F32 || (type == FR_BF16 && b->computes_bf16 && b->computes_bf16());
+}
+
 int fr_backend_n_devices(const fr_backend *b) { return b->n_devices ? b->n_devices() : 1; }
 
 fr_status fr_device_open(fr_ctx *ctx, const fr_backend *b, const fr_device_desc *desc,
@@ -174,7 +179,8 @@ void fr__device_tree_sum(fr_device *dev, float *to, const float *const *from, in
     dev->backend->tree_sum(dev, to, from, n, count);
 }
 
-fr_status fr__device_pick(fr_device *dev, float *host, const float *from, size_t n, size_t stride)
+fr_status fr__device_pick(fr_device *dev, float *host, fr_dtype type, const void *from, size_t n,
+                          size_t stride)
 {
-    return dev->backend->pick(dev, host, from, n, stride);
+    return dev->backend->pick(dev, host, type, from, n, stride);
 }

@@ -47,7 +47,8 @@ typedef enum fr__blend {
 } fr__blend;
 void fr__device_blend(fr_device *dev, fr__blend kind, float *y, const float *x, float by, size_t n);
 
-/* One pass of an optimizer: step with predictions, or coef NULL: predictions alone. */
+/* One pass of an optimizer: step with predictions, or coef NULL: predictions alone. These may be
+ * bf16. */
 void fr__device_sweep(fr_device *dev, const fr_optimizer *opt, const fr_optim_coef *coef,
                       const fr_sweep *sweep);
 
@@ -73,10 +74,19 @@ void fr__device_squares(fr_device *dev, const float *x, const fr__span *spans, s
 #define FR_TREE_MEMBERS 1024 /* the largest n */
 void fr__device_tree_sum(fr_device *dev, float *to, const float *const *from, int n, size_t count);
 
-/* host[i] = from[i * stride], i < n. */
-fr_status fr__device_pick(fr_device *dev, float *host, const float *from, size_t n, size_t stride);
+/* host[i] = from[i * stride], i < n, of FR_F32 or FR_BF16. */
+fr_status fr__device_pick(fr_device *dev, float *host, fr_dtype type, const void *from, size_t n,
+                          size_t stride);
 
 /* The same tree on host memory, without a device (host_tree.c). */
 void fr__tree_sum(float *to, const float *const *from, int n, size_t count);
+
+/* fr_program_read_param and fr_program_write_param of a block of any float type, the weights of
+ * passes for example. scratch: memory of the device, as many floats as the placement has elements;
+ * not used with FR_F32. */
+fr_status fr__program_read_typed(fr_program *p, fr_dtype type, const void *block, int placement,
+                                 float *plain, float *scratch);
+fr_status fr__program_write_typed(fr_program *p, fr_dtype type, void *block, int placement,
+                                  const float *plain, float *scratch);
 
 #endif

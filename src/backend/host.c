@@ -144,7 +144,8 @@ static void sweep_range(void *arg, size_t begin, size_t end)
     if (s.grad) s.grad += begin;
     if (s.drift) s.drift += begin;
     for (int i = 0; i < t->opt->n_state; i++) s.state[i] += begin;
-    for (int i = 0; i < s.n_ahead; i++) s.ahead[i] += begin;
+    size_t bytes = s.ahead_is_bf16 ? sizeof(uint16_t) : sizeof(float);
+    for (int i = 0; i < s.n_ahead; i++) s.ahead[i] = (char *)s.ahead[i] + begin * bytes;
     if (t->coef)
         t->opt->step(t->coef, &s);
     else
@@ -184,9 +185,13 @@ void fr__host_tree_sum(fr_device *dev, float *to, const float *const *from, int 
     fr__tree_sum(to, from, n, count);
 }
 
-fr_status fr__host_pick(fr_device *dev, float *host, const float *from, size_t n, size_t stride)
+fr_status fr__host_pick(fr_device *dev, float *host, fr_dtype type, const void *from, size_t n,
+                        size_t stride)
 {
     (void)dev;
-    for (size_t i = 0; i < n; i++) host[i] = from[i * stride];
+    const float *f32 = from;
+    const uint16_t *bf16 = from;
+    for (size_t i = 0; i < n; i++)
+        host[i] = type == FR_BF16 ? fr__bf16_value(bf16[i * stride]) : f32[i * stride];
     return FR_OK;
 }

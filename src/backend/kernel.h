@@ -47,6 +47,7 @@ typedef struct fr__kernel_spec {
     const fr__layout *x[FR_MAX_INPUTS]; /* their layouts, which may differ in element type */
     bool need_dx[FR_MAX_INPUTS];        /* a gradient of this input is needed */
     bool plain_output;                  /* the output leaves the program: must be plain */
+    fr_dtype y_type, w_type;            /* of the output, and of trained values in passes */
 } fr__kernel_spec;
 
 /* Pointers for one call. Weights and buffers are those of the group's nodes, in order of nodes and
@@ -54,10 +55,11 @@ typedef struct fr__kernel_spec {
 typedef struct fr__kernel_args {
     const void *x[FR_MAX_INPUTS];
     void *y;
-    const void *dy;             /* NULL for the loss */
-    void *dx[FR_MAX_INPUTS];    /* NULL: not needed */
-    bool add_dx[FR_MAX_INPUTS]; /* add to dx instead of setting it (only if can_add_dx) */
-    const float *w[FR_MAX_PARAMS];
+    const void *dy;               /* NULL for the loss */
+    void *dx[FR_MAX_INPUTS];      /* NULL: not needed */
+    bool add_dx[FR_MAX_INPUTS];   /* add to dx instead of setting it (only if can_add_dx) */
+    const void *w[FR_MAX_PARAMS]; /* of the kernel's w_type; buffers: floats */
+    size_t w_at[FR_MAX_PARAMS];   /* of trained values: place in the weights block, in elements */
     float *dw[FR_MAX_PARAMS];
     float *buffers[FR_MAX_PARAMS]; /* buffers[i]: w[i] writable where parameter i is a buffer, else
                                       NULL */
@@ -68,6 +70,9 @@ typedef struct fr__kernel_args {
     bool cache_valid; /* an earlier backward_input filled it from these same weights */
     const fr_pass *pass;
 } fr__kernel_args;
+
+/* Weights, of a kernel that gets floats only, or running statistics. */
+static inline const float *fr__floats(const fr__kernel_args *a, int i) { return a->w[i]; }
 
 typedef struct fr__kernel fr__kernel;
 typedef struct fr__kernel_ops {
@@ -91,6 +96,7 @@ struct fr__kernel {
     const fr_node *node; /* the group's first node */
     int batch;
     bool training;
+    fr_dtype w_type;
     bool needs_y; /* the backward reads y */
     bool y_is_x0; /* the output is input 0, bytes and type: no work in forward, pass_dx bit 0 */
     bool can_overwrite_x0; /* forward works with y == x[0], if nothing else needs x[0] */
@@ -99,11 +105,13 @@ struct fr__kernel {
     uint8_t can_add_dx;    /* bit i: backward_input can add to dx[i], with the bits of the gradient
                               computed alone and added afterwards */
     uint8_t pass_dx; /* bit i: the gradient of input i IS dy (same layout); nothing is computed */
+    bool dw_reads_w; /* backward_weight reads w */
     uint8_t reports_ready; /* bit i: with transient_grads and no add_dw, backward_weight calls
                               grad_ready for parameter i itself and leaves dw[i] alone */
     fr__layout y;  /* filled with the plain layout in the node's type beforehand; a kernel may
                       choose another, unless the output leaves the program */
-    fr__layout *w; /* [parameters of the group]; likewise, but always FR_F32 */
+    fr__layout *w; /* [parameters of the group]; likewise, but always FR_F32, as the newest weights
+                      and gradients; those of w_type have the same order */
     size_t saved_bytes, scratch_bytes, cache_bytes;
 };
 _Static_assert(FR_MAX_INPUTS <= 8 && FR_MAX_PARAMS <= 8, "bits fit a byte");
@@ -115,6 +123,12 @@ typedef fr_status (*fr__kernel_maker)(const fr__kernel_spec *spec, fr_arena *are
  * memory. */
 fr__kernel *fr__kernel_new(const fr__kernel_spec *spec, fr_arena *arena, size_t bytes,
                            const fr__kernel_ops *ops);
+/* A kernel of `make`, which knows floats only, for a group with tensors or weights of bf16: they
+ * are widened into scratch before each call, and what it writes there is rounded afterwards
+ * (in_floats.c). */
+fr_status fr__kernel_in_floats(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel_maker make,
+                               fr__kernel **out);
+bool fr__spec_has_bf16(const fr__kernel_spec *spec);
 /* The plain layout of a micro-batch of a node's output. */
 fr__layout fr__plain_layout(const fr_graph *g, int node, int batch);
 /* Samples times all dimensions but the last: rows of a matrix view, and the last dimension. */
@@ -130,8 +144,8 @@ struct fr_backend {
     void (*close)(fr_device *dev);
     int (*n_devices)(void);         /* optional: devices of this machine; without it one */
     const fr__kernel_maker *makers; /* FR_OPERATOR_COUNT of them; NULL for INPUT */
-    /* The makers read and write tensors of FR_BF16 too, in any mixture with FR_F32. Without it a
-     * program with such a tensor is refused. */
+    /* The makers read and write tensors and weights of FR_BF16 too, in any mixture with FR_F32.
+     * Without it a program with such a tensor is refused. */
     bool has_bf16;
     /* Memory: zeroed, aligned to FR_ALIGN; NULL: out of memory. */
     bool is_host; /* the host may read and write it */
@@ -154,7 +168,8 @@ struct fr_backend {
     void (*orthogonalise)(fr_device *dev, float *x, const fr_matrix *shape, float *scratch);
     void (*squares)(fr_device *dev, const float *x, const fr__span *spans, size_t n, double *sums);
     void (*tree_sum)(fr_device *dev, float *to, const float *const *from, int n, size_t count);
-    fr_status (*pick)(fr_device *dev, float *host, const float *from, size_t n, size_t stride);
+    fr_status (*pick)(fr_device *dev, float *host, fr_dtype type, const void *from, size_t n,
+                      size_t stride);
     /* Host code on host memory, on the threads that compute here. */
     void (*parallel)(fr_device *dev, size_t n, size_t grain, fr_range_fn body, void *arg);
     /* Optional: nodes to fuse with `node`, written to nodes[1..]; returns their number, node
@@ -170,6 +185,7 @@ struct fr_backend {
     /* Optional: the instruction set chosen at run time, for kernels whose last bits depend on it.
      */
     void (*instructions)(char *text, size_t room);
+    bool (*computes_bf16)(void); /* optional: has instructions for products of bf16 here */
 };
 
 struct fr_device {
@@ -197,7 +213,8 @@ void fr__ref_orthogonalise(fr_device *dev, float *x, const fr_matrix *shape, flo
 void fr__host_squares(fr_device *dev, const float *x, const fr__span *spans, size_t n,
                       double *sums);
 void fr__host_tree_sum(fr_device *dev, float *to, const float *const *from, int n, size_t count);
-fr_status fr__host_pick(fr_device *dev, float *host, const float *from, size_t n, size_t stride);
+fr_status fr__host_pick(fr_device *dev, float *host, fr_dtype type, const void *from, size_t n,
+                        size_t stride);
 
 extern const fr_backend fr__backend_ref;
 extern const fr_backend fr__backend_cpu;

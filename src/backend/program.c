@@ -53,7 +53,11 @@ fr__kernel *fr__kernel_new(const fr__kernel_spec *spec, fr_arena *arena, size_t 
     k->node = fr_graph_node(spec->graph, spec->nodes[0]);
     k->batch = spec->batch;
     k->training = spec->training;
-    k->y = fr__plain_layout(spec->graph, spec->nodes[spec->n_nodes - 1], spec->batch);
+    k->w_type = spec->w_type;
+    const fr_node *last = fr_graph_node(spec->graph, spec->nodes[spec->n_nodes - 1]);
+    k->y = (fr__layout){.bytes = (size_t)fr_shape_count(&last->shape) * (size_t)spec->batch *
+                                 fr_dtype_bytes(spec->y_type),
+                        .dtype = spec->y_type};
     k->w = (fr__layout *)(void *)((char *)k + bytes); /* sizes of structs with pointers: aligned */
     for (int i = 0; i < spec->n_nodes; i++) {
         const fr_node *node = fr_graph_node(spec->graph, spec->nodes[i]);
@@ -234,6 +238,8 @@ static fr__kernel_spec spec_of(const fr_program *p, const fr__unit *u)
                          .n_nodes = u->n_nodes,
                          .batch = p->desc.batch,
                          .training = p->desc.training,
+                         .y_type = fr_graph_node(p->graph, fr__unit_out(u))->dtype,
+                         .w_type = fr_graph_precision(p->graph),
                          .n_inputs = u->n_inputs,
                          .plain_output = fr_program_find_output(p, fr__unit_out(u)) >= 0};
     memcpy(s.nodes, u->nodes, sizeof s.nodes);
@@ -254,6 +260,7 @@ static fr_status check_types(fr_program *p, const fr__unit *u)
         const fr_node *in = fr_graph_node(p->graph, u->inputs[i].node);
         if (in->dtype == FR_BF16) bf16 = in;
     }
+    if (fr_graph_precision(p->graph) == FR_BF16) bf16 = out;
     if (!bf16 || p->dev->backend->has_bf16) return FR_OK;
     return fr_fail(p->ctx, FR_UNSUPPORTED, "backend %s does not compute with bf16 (node %s)",
                    p->dev->backend->name, bf16->name);

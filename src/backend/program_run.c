@@ -24,6 +24,7 @@ static void *address(const fr_program *p, const fr_pass *pass, fr__tensor_place 
 
 static void fill_args(fr_program *p, const fr_pass *pass, fr__unit *u, fr__kernel_args *a)
 {
+    const size_t w_bytes = fr_dtype_bytes(fr_graph_precision(p->graph));
     memset(a, 0, sizeof *a);
     for (int i = 0; i < u->n_inputs; i++)
         a->x[i] = address(p, pass, p->value[fr__local(p, u->inputs[i].node)]);
@@ -34,7 +35,8 @@ static void fill_args(fr_program *p, const fr_pass *pass, fr__unit *u, fr__kerne
             a->buffers[i] = pass->buffers + param->pub.offset;
             a->w[i] = a->buffers[i];
         } else {
-            a->w[i] = pass->weights + param->weight_offset;
+            a->w_at[i] = param->weight_offset;
+            a->w[i] = (const char *)pass->weights + param->weight_offset * w_bytes;
             a->dw[i] = pass->grads ? pass->grads + param->pub.offset : NULL;
         }
     }
@@ -204,22 +206,55 @@ static fr__layout plain_param(const fr_program *p, const fr__placed_param *param
                         .dtype = dtype};
 }
 
-fr_status fr_program_read_param(fr_program *p, const float *block, int placement, float *plain)
+/* at: where the parameter is. */
+static fr_status read_at(fr_program *p, const fr__placed_param *param, const float *at,
+                         float *plain)
 {
-    const fr__placed_param *param = &p->params[placement];
-    const float *at = block + param->pub.offset;
     const fr__layout to = plain_param(p, param);
     if (!param->layout.desc) return fr_device_download(p->dev, plain, at, to.bytes);
     return p->dev->backend->relayout(p->dev, &param->layout, at, &to, plain);
 }
 
-fr_status fr_program_write_param(fr_program *p, float *block, int placement, const float *plain)
+static fr_status write_at(fr_program *p, const fr__placed_param *param, float *at,
+                          const float *plain)
 {
-    const fr__placed_param *param = &p->params[placement];
-    float *at = block + param->pub.offset;
     const fr__layout from = plain_param(p, param);
     if (!param->layout.desc) return fr_device_upload(p->dev, at, plain, from.bytes);
     return p->dev->backend->relayout(p->dev, &from, plain, &param->layout, at);
+}
+
+fr_status fr_program_read_param(fr_program *p, const float *block, int placement, float *plain)
+{
+    const fr__placed_param *param = &p->params[placement];
+    return read_at(p, param, block + param->pub.offset, plain);
+}
+
+fr_status fr_program_write_param(fr_program *p, float *block, int placement, const float *plain)
+{
+    const fr__placed_param *param = &p->params[placement];
+    return write_at(p, param, block + param->pub.offset, plain);
+}
+
+fr_status fr__program_read_typed(fr_program *p, fr_dtype type, const void *block, int placement,
+                                 float *plain, float *scratch)
+{
+    if (type == FR_F32) return fr_program_read_param(p, block, placement, plain);
+    const fr__placed_param *param = &p->params[placement];
+    const char *at = (const char *)block + param->pub.offset * fr_dtype_bytes(type);
+    FR_TRY(fr__device_convert(p->dev, FR_F32, scratch, type, at, param->pub.count));
+    return read_at(p, param, scratch, plain);
+}
+
+fr_status fr__program_write_typed(fr_program *p, fr_dtype type, void *block, int placement,
+                                  const float *plain, float *scratch)
+{
+    if (type == FR_F32) return fr_program_write_param(p, block, placement, plain);
+    const fr__placed_param *param = &p->params[placement];
+    char *at = (char *)block + param->pub.offset * fr_dtype_bytes(type);
+    if (param->layout.desc) /* leaves the padding, which is zero */
+        FR_TRY(fr__device_copy(p->dev, scratch, NULL, param->pub.count * sizeof(float)));
+    FR_TRY(write_at(p, param, scratch, plain));
+    return fr__device_convert(p->dev, type, at, FR_F32, scratch, param->pub.count);
 }
 
 bool fr_program_is_plain(const fr_program *p, int placement)

@@ -29,6 +29,7 @@ static const char *backend_name(int i)
 
 FR_WORDS(memory_name, "refuse", "warn")
 FR_WORDS(clip_name, "stage", "late")
+FR_WORDS(type_name, "fp32", "bf16")
 FR_WORDS(kind_name, "measured", "emulated", "simulated", "published")
 
 #define TO(member) FR_AT(fr__settings, member)
@@ -56,6 +57,11 @@ static const fr_key keys[] = {
             "asynchronous methods clip by the norm of the stage alone, or (late) also by that of "
             "the whole model, known some updates later",
             TO(clip), .choice = clip_name, .refusal = "'%s' is neither 'stage' nor 'late'"),
+    FR_TEXT(
+        "train.precision", "fp32",
+        "type of activations, of their gradients, and of the weights that passes read; updates, "
+        "gradients of weights and checkpoints are fp32 with either",
+        TO(precision_name), .choice = type_name, .refusal = "'%s' is neither 'fp32' nor 'bf16'"),
     FR_BOOL("train.exact_sum", "false",
             "gradients of micro-batches added along a fixed tree: the same bits for any power of "
             "two of replicas",
@@ -144,6 +150,10 @@ static const fr_key keys[] = {
            "updates until all stages have the full learning rate", .of = "pipemare", TO(lr_warmup)),
     FR_TEXT(PARALLEL "transport", "auto", "what carries tensors between workers",
             .choice = transport_name, .refusal = "this build has no transport '%s'; there are: %s"),
+    FR_TEXT(PARALLEL "messages", "(train.precision)",
+            "type of the values and gradients that one worker sends to the next; bf16 halves the "
+            "bytes of an fp32 run",
+            .choice = type_name, .refusal = "'%s' is neither 'fp32' nor 'bf16'"),
     FR_INT(PARALLEL "workers_per_rank", "1", 1, FR_MAX_STAGES,
            "workers of each process, where there are several", TO(workers_per_rank)),
     FR_INT(PARALLEL "threads", "0", 0, 4096, "threads per worker; 0: an equal share of the cores",

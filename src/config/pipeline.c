@@ -66,6 +66,53 @@ static fr_status find_links(plan *b)
                           p->backward);
 }
 
+/* --- messages -------------------------------------------------------------------------------- */
+
+static int stage_of(const fr__pipeline *p, int node)
+{
+    int k = 0;
+    while (node >= p->stages[k].last) k++;
+    return k;
+}
+
+/* Sets the type of every number that a worker reads and another one makes. Returns how many. */
+static int shorten(const plan *b, fr_dtype *types)
+{
+    const fr__pipeline *p = b->p;
+    const int *worker_of = p->schedule->worker_of;
+    int n = 0;
+    for (int k = 0; k < p->n_stages; k++)
+        for (int i = 0; i < p->stages[k].n_inputs; i++) {
+            int x = p->stages[k].inputs[i];
+            const fr_node *node = fr_graph_node(b->g, x);
+            if (node->op == FR_OP_INPUT || node->dtype == FR_I32) continue;
+            if (worker_of[stage_of(p, x)] == worker_of[k]) continue;
+            types[x] = FR_BF16;
+            n++;
+        }
+    return n;
+}
+
+/* The cuts come first: they are those of the model, whatever its messages. */
+static fr_status shorten_messages(plan *b)
+{
+    fr__pipeline *p = b->p;
+    int n = fr_graph_n_nodes(b->g);
+    if (!b->t->has_short_messages) return FR_OK;
+    fr_dtype *types = FR_ARENA_ARRAY(&p->arena, fr_dtype, n);
+    if (!types) return fr__no_memory(b->ctx, (size_t)n * sizeof *types, "types of messages");
+    for (int i = 0; i < n; i++) types[i] = fr_graph_node(b->g, i)->dtype;
+    if (shorten(b, types) == 0) {
+        fr_log(b->ctx, FR_LOG_WARN,
+               "parallel.messages has no effect: no stage of this run sends values to another "
+               "worker");
+        return FR_OK;
+    }
+    FR_TRY(fr_graph_retype(b->ctx, b->g, fr_graph_precision(b->g), types, &p->own_graph));
+    b->g = p->graph = p->own_graph;
+    return fr_graph_cut(p->graph, p->n_stages - 1, p->cuts, p->stages);
+}
+
 /* --- what does not go together --------------------------------------------------------------- */
 
 /* A refusal of the plan gets its place in the config. */
@@ -231,6 +278,7 @@ static fr_status open_all(plan *b)
     p->has_far_ties = fr_exec_find_far_tie(b->g, p->n_stages, p->stages) >= 0;
     FR_TRY(b->t->schedule_file ? schedule_by_file(b) : schedule_by_method(b));
     FR_TRY(check_schedule(b));
+    FR_TRY(shorten_messages(b));
     FR_TRY(fr__parallel_check_sync(b->conf, b->t, b->p));
     FR_TRY(make_plan(b));
     FR_TRY(fr__parallel_check_ranks(b->conf, b->t, b->p, b->n_ranks));
@@ -243,6 +291,7 @@ fr_status fr__pipeline_open(fr_ctx *ctx, fr_conf *root, const fr__settings *t, f
 {
     memset(p, 0, sizeof *p);
     p->n_stages = t->stages;
+    p->graph = g;
     plan b = {.ctx = ctx, .t = t, .g = g, .p = p, .n_steps = n_steps, .n_ranks = n_ranks};
     fr_status status = fr_conf_section(root, "parallel", &b.conf);
     if (status == FR_OK) status = open_all(&b);
@@ -254,6 +303,7 @@ void fr__pipeline_close(fr__pipeline *p)
 {
     fr_exec_plan_free(p->plan);
     fr_schedule_free(p->schedule);
+    fr_graph_free(p->own_graph);
     fr__arena_fini(&p->arena);
     memset(p, 0, sizeof *p);
 }

@@ -9,6 +9,8 @@
 #include "config/settings.h"
 
 typedef struct fr__pipeline {
+    fr_graph *graph;     /* that is cut: the model's, or own_graph */
+    fr_graph *own_graph; /* the model with messages of another type; NULL: they have the model's */
     int n_stages;
     int *cuts;        /* (n_stages - 1) nodes that begin a stage, after the first */
     fr_stage *stages; /* (n_stages) */

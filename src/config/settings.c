@@ -75,7 +75,9 @@ static fr_status read_train(fr_conf *c, fr__settings *s)
 {
     int64_t least = s->micro = fr__settings_least_micro(s);
     s->is_micro_chosen = least > 1 && !fr_conf_has(c, "micro");
+    s->is_precision_given = fr_conf_has(c, "precision");
     FR_TRY(fr__keys_read(c, fr__settings_keys(), "train.", NULL, s));
+    s->precision = strcmp(s->precision_name, "bf16") == 0 ? FR_BF16 : FR_F32;
     s->clip_late = strcmp(s->clip, "late") == 0;
     FR_TRY(check_micro(c, s, least));
     if (s->epochs == 0 && s->steps == 0)
@@ -121,6 +123,14 @@ static fr_status read_run(fr_conf *c, const char *config_path, const char *out, 
     return read_fault(c, s);
 }
 
+static fr_status check_messages(fr_conf *parallel, const fr__settings *s)
+{
+    if (!s->has_long_messages || s->precision == FR_F32) return FR_OK;
+    return fr_conf_fail(parallel, "messages",
+                        "with train.precision bf16 the values are bf16 before they are sent; leave "
+                        "parallel.messages out");
+}
+
 fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *out,
                             fr__settings *s)
 {
@@ -132,6 +142,7 @@ fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *
     FR_TRY(fr_conf_section(root, "run", &run));
     FR_TRY(fr__settings_parallel(parallel, s));
     FR_TRY(read_train(train, s));
+    FR_TRY(check_messages(parallel, s));
     return read_run(run, config_path, out, s);
 }
 

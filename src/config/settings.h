@@ -23,6 +23,9 @@ typedef struct fr__settings {
     const char *clip;
     bool clip_late;
     bool exact_sum;
+    const char *precision_name;
+    bool is_precision_given; /* else a graph that the caller gives has its own */
+    fr_dtype precision;
     bool is_micro_chosen; /* micro was not given; it was derived from the replicas */
     /* parallel */
     const fr_method *method;
@@ -38,9 +41,11 @@ typedef struct fr__settings {
     const fr_transport *transport; /* NULL: chosen by the number of processes */
     fr_sync_options sync;          /* every 0: derived from the pipeline */
     int segment;                   /* mini-batches between two drains, asynchronous methods */
-    int n_cuts;                    /* 0: found by balance */
-    const char **cuts;             /* [n_cuts] names of nodes that begin a stage */
-    int threads;                   /* per worker; 0: an equal share of the cores */
+    /* parallel.messages is given: bf16, fp32 */
+    bool has_short_messages, has_long_messages;
+    int n_cuts;        /* 0: found by balance */
+    const char **cuts; /* [n_cuts] names of nodes that begin a stage */
+    int threads;       /* per worker; 0: an equal share of the cores */
     bool pin;
     bool exact;        /* xpipe.exact */
     int64_t lr_warmup; /* pipemare.warmup */
@@ -93,6 +98,9 @@ static inline fr_policy_options fr__settings_policy_options(const fr__settings *
 const fr_key *fr__settings_keys(void);
 fr_status fr__setting(fr_conf *c, const char *section, const char *key, fr__settings *s);
 fr_status fr__setting_name(fr_conf *c, const char *section, const char *key, const char **name);
+
+/* "fp32", "bf16": as train.precision and parallel.messages have it. */
+static inline const char *fr__type_name(fr_dtype type) { return type == FR_BF16 ? "bf16" : "fp32"; }
 
 /* Number of replicas of a stage. */
 static inline int fr__settings_replicas(const fr__settings *s, int stage)

@@ -154,6 +154,16 @@ static fr_status read_transport(fr_conf *c, fr__settings *s)
     return FR_OK;
 }
 
+static fr_status read_messages(fr_conf *c, fr__settings *s)
+{
+    const char *name = NULL;
+    if (!fr_conf_has(c, "messages")) return FR_OK;
+    FR_TRY(fr__setting_name(c, section, "messages", &name));
+    s->has_short_messages = strcmp(name, "bf16") == 0;
+    s->has_long_messages = !s->has_short_messages;
+    return FR_OK;
+}
+
 static const fr_sync *find_sync(const char *name)
 {
     const fr_sync *const *list = fr_sync_list();
@@ -198,6 +208,7 @@ fr_status fr__settings_parallel(fr_conf *c, fr__settings *s)
     FR_TRY(read_policy_options(c, s));
     FR_TRY(read_sync(c, s));
     FR_TRY(read_transport(c, s));
+    FR_TRY(read_messages(c, s));
     FR_TRY(fr__setting(c, section, "workers_per_rank", s));
     FR_TRY(fr__setting(c, section, "threads", s));
     FR_TRY(fr__setting(c, section, "pin", s));

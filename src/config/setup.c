@@ -191,6 +191,19 @@ static fr_status open_graph(fr__setup *s, fr_conf *model, const fr_model_options
     return find_nodes(s, model);
 }
 
+/* A graph that the caller has given keeps its types unless the config has some. */
+static fr_status set_precision(fr__setup *s)
+{
+    fr__settings *t = &s->settings;
+    fr_graph *g;
+    if (s->is_graph_given && !t->is_precision_given) t->precision = fr_graph_precision(s->graph);
+    if (t->precision == fr_graph_precision(s->graph)) return FR_OK;
+    FR_TRY(fr_graph_retype(s->ctx, s->graph, t->precision, NULL, &g));
+    if (!s->is_graph_given) fr_graph_free(s->graph);
+    s->graph = g, s->is_graph_given = false;
+    return FR_OK;
+}
+
 static fr_status open_data(fr__setup *s, fr_conf *data, const fr_data_info *want)
 {
     return s->data ? FR_OK : fr_dataset_open(s->ctx, data, want, &s->data);
@@ -237,6 +250,7 @@ static fr_status open_all(fr__setup *s, const fr_run_options *o)
     s->data_name = "given";
     if (!o->data) FR_TRY(fr_conf_text(data, "name", NULL, &s->data_name));
     FR_TRY(open_both(s, model, data));
+    FR_TRY(set_precision(s));
     s->n_steps = fr__settings_n_steps(&s->settings, fr_dataset_info(s->data)->n_train);
     return fr_conf_finish(s->conf);
 }
@@ -332,6 +346,7 @@ fr_engine_desc fr__setup_train_desc(const fr__setup *s, bool keep_grads, bool wa
     const fr__settings *t = &s->settings;
     const fr__pipeline *p = &s->pipeline;
     fr_engine_desc d = engine_desc(s);
+    d.graph = p->graph;
     d.team = s->team;
     d.transport = t->transport;
     d.sync = p->sync;

@@ -62,6 +62,7 @@ static void put(fr__text *to, const fr_profile *p)
     fr__json_real(j, "jitter", p->jitter);
     fr__json_real(j, "workspace_bytes", p->workspace_bytes);
     fr__json_real(j, "state_per_weight", p->state_per_weight);
+    fr__json_text(j, "precision", p->precision == FR_BF16 ? "bf16" : "fp32");
     fr__json_list(j, "nodes");
     for (int i = 0; i < p->n_nodes; i++) put_node(j, p, &p->nodes[i]);
     fr__json_end(j);
@@ -344,9 +345,11 @@ static fr_status get_nodes(struct reader *r, json_t *nodes)
 static fr_status get_all(struct reader *r, json_t *o)
 {
     static const char *const known[] = {
-        "format", "model",           "machine",          "batch", "n_micro", "step_s", "accounted",
-        "jitter", "workspace_bytes", "state_per_weight", "nodes", NULL};
+        "format",    "model",     "machine", "batch",           "n_micro",
+        "step_s",    "accounted", "jitter",  "workspace_bytes", "state_per_weight",
+        "precision", "nodes",     NULL};
     fr_profile *p = &r->profile;
+    const char *precision;
     int64_t format = 0, batch = 0, n_micro = 0;
     if (!json_is_object(o)) return fail_at(r, -1, "expected an object");
     FR_TRY(get_int(r, -1, o, "format", true, INT64_MAX / 2, &format));
@@ -363,6 +366,10 @@ static fr_status get_all(struct reader *r, json_t *o)
     FR_TRY(get_real(r, -1, o, "jitter", false, &p->jitter));
     FR_TRY(get_real(r, -1, o, "workspace_bytes", false, &p->workspace_bytes));
     FR_TRY(get_real(r, -1, o, "state_per_weight", false, &p->state_per_weight));
+    FR_TRY(get_text(r, -1, o, "precision", false, &precision));
+    if (*precision && strcmp(precision, "fp32") != 0 && strcmp(precision, "bf16") != 0)
+        return fail_at(r, -1, "precision: '%s' is neither 'fp32' nor 'bf16'", precision);
+    p->precision = strcmp(precision, "bf16") == 0 ? FR_BF16 : FR_F32;
     p->batch = (int)batch;
     p->n_micro = (int)n_micro;
     return get_nodes(r, json_object_get(o, "nodes"));

@@ -77,7 +77,7 @@ typedef struct fr__exec_desc {
     /* Training. */
     const fr_policy *policy;
     fr_policy_context context;
-    int n_weight_blocks;
+    int n_weight_blocks; /* that passes read */
     const fr_optimizer *optimizer;
     fr_optim_options options;
     fr_lr_options lr;
@@ -199,7 +199,7 @@ bool fr__exec_recomputes(const fr__exec *x);
 fr_status fr__exec_recompute(fr__exec *x, const fr__micro *m, fr_view *view);
 /* what: FR_GRAD_BOTH, FR_GRAD_INPUT or FR_GRAD_WEIGHT. */
 fr_status fr__exec_backward(fr__exec *x, const fr__micro *m, int what, fr_view *view);
-/* After a forward, of that micro-batch: add to the loss; the logits, in host memory. */
+/* After a forward, of that micro-batch: add to the loss; the logits, floats in host memory. */
 bool fr__exec_has_loss(const fr__exec *x, fr__mode mode);
 fr_status fr__exec_add_loss(fr__exec *x, fr__mode mode, fr_tally *tally);
 bool fr__exec_has_logits(const fr__exec *x);

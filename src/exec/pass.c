@@ -6,6 +6,7 @@
 #include "base/thread.h"
 
 #include <math.h>
+#include <string.h>
 
 /* --- pointers ------------------------------------------------------------------------------- */
 
@@ -128,12 +129,20 @@ static fr_status snap_buffers(fr__exec *x, int64_t batch)
     return fr__device_copy(x->dev, snap, x->buffers, x->n_buffers * sizeof(float));
 }
 
+/* For an evaluation. Without a store the newest weights change rarely. */
+static fr_status fetch_newest(fr__exec *x, fr_view *view)
+{
+    *view = (fr_view){.weights = x->weights};
+    if (x->store) FR_TRY(fr_store_look(x->store, view));
+    view->id = 0; /* programs for training and evaluation derive other things from weights */
+    if (x->store || x->has_image || x->weight_type == FR_F32) return FR_OK;
+    x->has_image = true;
+    return fr__device_convert(x->dev, x->weight_type, x->weights, FR_F32, x->newest, x->n_weights);
+}
+
 static fr_status fetch_forward(fr__exec *x, fr__mode mode, const fr__micro *m, fr_view *view)
 {
-    if (mode != FR_MODE_TRAIN) {
-        *view = (fr_view){.weights = x->store ? fr_store_newest(x->store) : x->weights};
-        return FR_OK;
-    }
+    if (mode != FR_MODE_TRAIN) return fetch_newest(x, view);
     uint64_t start = fr__now_ns();
     if (m->fills) fr_store_drained(x->store);
     FR_TRY(fr_store_forward(x->store, m->batch, m->micro / x->d.n_replicas, view));
@@ -202,16 +211,30 @@ bool fr__exec_has_logits(const fr__exec *x)
     return x->compiled[FR_MODE_EVAL].program && x->compiled[FR_MODE_EVAL].logits_port >= 0;
 }
 
-size_t fr__exec_logits_bytes(const fr__exec *x)
+static size_t n_logits(const fr__exec *x)
 {
     const fr__compiled *c = &x->compiled[FR_MODE_EVAL];
-    return c->out[c->logits_port].port->bytes;
+    const fr_port *port = c->out[c->logits_port].port;
+    return port->bytes / fr_dtype_bytes(port->dtype);
 }
 
+size_t fr__exec_logits_bytes(const fr__exec *x) { return n_logits(x) * sizeof(float); }
+
+/* bf16 goes to the end of the room: a float is written behind all that is still to be read. */
 fr_status fr__exec_read_logits(fr__exec *x, void *host)
 {
     const fr__compiled *c = &x->compiled[FR_MODE_EVAL];
-    return fr_device_download(x->dev, host, c->outputs[c->logits_port], fr__exec_logits_bytes(x));
+    const fr_port *port = c->out[c->logits_port].port;
+    const size_t n = n_logits(x);
+    float *to = host;
+    char *from = (char *)(to + n) - port->bytes;
+    FR_TRY(fr_device_download(x->dev, from, c->outputs[c->logits_port], port->bytes));
+    for (size_t i = 0; i < n && port->dtype == FR_BF16; i++) {
+        uint16_t bf16;
+        memcpy(&bf16, from + i * sizeof bf16, sizeof bf16);
+        to[i] = fr__bf16_value(bf16);
+    }
+    return FR_OK;
 }
 
 /* --- backward ------------------------------------------------------------------------------- */

@@ -56,6 +56,8 @@ fr_status fr__exec_open_sync(fr__exec *const *replicas)
         if (!x->dev) continue;
         any = of[q] = &x->sync;
         x->sync.store = x->store;
+        x->sync.scratch = x->d.device->workspace;
+        x->sync.n_scratch = x->d.device->workspace_bytes / sizeof(float);
         memcpy(x->sync.state, x->state, sizeof x->sync.state);
     }
     if (!any) {

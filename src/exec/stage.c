@@ -69,9 +69,7 @@ static fr_status list_outputs(fr__exec *x, fr__compiled *c)
     c->loss_port = loss < 0 ? -1 : fr_program_find_output(c->program, loss);
     c->logits_port =
         x->d.logits_node <= 0 ? -1 : fr_program_find_output(c->program, x->d.logits_node);
-    if (c->logits_port < 0 || c->out[c->logits_port].port->dtype == FR_F32) return FR_OK;
-    return fr_fail(x->ctx, FR_UNSUPPORTED, "logits %s are stored as bf16; only floats can be read",
-                   fr_graph_node(x->d.graph, x->d.logits_node)->name);
+    return FR_OK;
 }
 
 static fr_status make_lists(fr__exec *x, fr__mode mode)
@@ -118,6 +116,21 @@ static fr_status compile(fr__exec *x, fr__mode mode)
     return fr__activation_slots_plan(x, mode);
 }
 
+void fr__exec_make_room(fr__exec *x, int placement)
+{
+    const size_t bytes = fr_program_placement(x->layout, placement)->count * sizeof(float);
+    if (x->weight_type == FR_F32) return;
+    x->d.device->workspace_bytes = most(x->d.device->workspace_bytes, bytes);
+}
+
+/* Weights of a policy's state may be bf16, and are read and written as floats. */
+static void make_room_for_state(fr__exec *x)
+{
+    const fr_store_desc s = {.policy = x->d.policy, .context = x->d.context};
+    const int n = fr_store_policy_state_name(&s) ? fr_program_n_placements(x->layout) : 0;
+    for (int i = 0; i < n; i++) fr__exec_make_room(x, i);
+}
+
 static fr_status compile_all(fr__exec *x)
 {
     for (int mode = 0; mode < FR_N_MODES; mode++)
@@ -126,6 +139,7 @@ static fr_status compile_all(fr__exec *x)
     const fr_program_sizes *sizes = fr_program_sizes_of(x->layout);
     fr__exec_set_sizes(x, (fr__exec_sizes){sizes->n_weights, sizes->n_grads, sizes->n_buffers});
     if (!fr__exec_trains(x)) return FR_OK;
+    make_room_for_state(x);
     FR_TRY(fr__exec_list_matrices(x));
     return fr__reduction_plan(x);
 }
@@ -137,6 +151,7 @@ fr_status fr__exec_create(fr_ctx *ctx, const fr__exec_desc *desc, fr__exec **out
     x->ctx = ctx;
     x->d = *desc;
     x->dev = desc->device ? desc->device->dev : NULL;
+    x->weight_type = fr_graph_precision(desc->graph);
     fr_status status = desc->device ? compile_all(x) : FR_OK;
     x->d.recompute = NULL;
     return status;
@@ -239,9 +254,9 @@ fr_status fr__exec_measure(fr__exec *x, fr_memory_use *use)
     bool trains = fr__exec_trains(x);
     if (trains) x->n_snaps = d->is_flush ? 1 : d->slots[FR_MODE_TRAIN].n_slots / d->n_micro + 2;
     if (!trains) x->d.n_weight_blocks = 1;
-    size_t bytes = fr__align_up(x->n_weights * sizeof(float));
-    x->weight_stride = bytes / sizeof(float);
-    use->weights += (size_t)d->n_weight_blocks * bytes;
+    const size_t each = fr_dtype_bytes(x->weight_type);
+    x->weight_stride = fr__align_up(x->n_weights * each) / each;
+    use->weights += x->weight_stride * fr_weight_bytes(x->weight_type, d->n_weight_blocks);
     if (d->n_weight_blocks > use->weight_copies) use->weight_copies = d->n_weight_blocks;
     use->buffers += n_statistics(x) * sizeof(float);
     for (int mode = 0; mode < FR_N_MODES; mode++)
@@ -254,7 +269,8 @@ fr_status fr__exec_measure(fr__exec *x, fr_memory_use *use)
     FR_TRY(fr__statistics_measure(x));
     FR_TRY(fr__exec_measure_sync(x));
     use->grads += (size_t)x->n_grad_blocks * x->grad_stride * sizeof(float);
-    use->optimizer += (size_t)(d->optimizer->n_state + has_drift(x)) * bytes;
+    use->optimizer +=
+        (size_t)(d->optimizer->n_state + has_drift(x)) * x->weight_stride * sizeof(float);
     use->io +=
         x->grad_link_bytes + x->reduction.room_bytes + x->statistics_room_bytes + x->sync.bytes;
     return FR_OK;
@@ -296,7 +312,10 @@ fr_status fr__exec_allocate(fr__exec *x)
     void *at;
     for (int mode = 0; mode < FR_N_MODES; mode++)
         if (x->compiled[mode].program) FR_TRY(fr_program_reserve(x->compiled[mode].program));
-    FR_TRY(take_floats(x, (size_t)x->d.n_weight_blocks * x->weight_stride, "weights", &x->weights));
+    FR_TRY(take(x, x->weight_stride * fr_weight_bytes(x->weight_type, x->d.n_weight_blocks),
+                "weights", &at));
+    x->newest = x->weights = at;
+    if (x->weight_type != FR_F32) x->weights = x->newest + x->weight_stride;
     FR_TRY(take_floats(x, n_statistics(x), "running statistics", &x->buffers));
     FR_TRY(take(x, activation_bytes(x), "activations", &at));
     for (int mode = 0; mode < FR_N_MODES; mode++) fr__activation_slots_place(x, (fr__mode)mode, at);
@@ -361,6 +380,7 @@ fr_status fr__exec_open(fr__exec *x)
     FR_TRY(list_norm_blocks(x));
     fr_store_desc s = {.policy = d->policy,
                        .context = d->context,
+                       .type = x->weight_type,
                        .n_blocks = d->n_weight_blocks,
                        .device = x->dev,
                        .optimizer = d->optimizer,
@@ -369,6 +389,7 @@ fr_status fr__exec_open(fr__exec *x)
                        .n = x->n_weights,
                        .blocks = x->weights,
                        .stride = x->weight_stride,
+                       .master = x->newest,
                        .n_matrices = x->n_matrices,
                        .matrices = x->matrices,
                        .scratch = d->device->workspace,

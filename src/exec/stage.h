@@ -97,9 +97,12 @@ struct fr__exec {
     fr_program *layout; /* the order of parameters in the blocks */
     fr_store *store;    /* NULL: evaluation only */
     size_t n_weights, n_grads, n_buffers;
-    float *weights; /* the store's blocks, or the only one */
+    fr_dtype weight_type;
+    void *weights; /* of that type: the store's blocks, or the only one */
     size_t weight_stride;
-    float *grads; /* n_grad_blocks of them; the sum is in the first */
+    float *newest;  /* without a store: the newest weights; FR_F32: the only block */
+    bool has_image; /* without a store, FR_BF16: the block has their image */
+    float *grads;   /* n_grad_blocks of them; the sum is in the first */
     size_t grad_stride;
     int n_grad_blocks;
     float *state[FR_MAX_OPTIM_STATE];
@@ -140,6 +143,8 @@ static inline bool fr__exec_trains(const fr__exec *x)
 
 /* stage.c */
 fr_status fr__exec_no_memory(const fr__exec *x);
+/* The workspace has room for the floats of a parameter: while no pass runs, they may be there. */
+void fr__exec_make_room(fr__exec *x, int placement);
 
 /* ties.c: write the values of owners in other stages, as lent for a mini-batch, into the weights
  * that a pass of it will read. */

@@ -135,7 +135,7 @@ fr_status fr__sync_wait(fr__syncing *s, int k, fr__sync_take_fn take, bool *is_a
         for (int j = 0; *is_alive && take && j < s->n_members; j++) {
             size_t at, count;
             const float *sum = s->transport->sum_piece(s->sums[k], s->nth, i, j, &at, &count);
-            if (count > 0) take(s, at, count, sum);
+            if (count > 0) FR_TRY(take(s, at, count, sum));
         }
     }
     if (s->hooks->taken) s->hooks->taken(s->hooks->user, FR__SUM_SYNC, k, *is_alive);
@@ -144,15 +144,27 @@ fr_status fr__sync_wait(fr__syncing *s, int k, fr__sync_take_fn take, bool *is_a
 
 /* --- means ------------------------------------------------------------------------------------ */
 
-static void take_mean(fr__syncing *s, size_t offset, size_t count, const float *sum)
+static fr_status take_mean(fr__syncing *s, size_t offset, size_t count, const float *sum)
 {
-    fr__device_blend(s->device, FR_BLEND_DIVIDE, s->to + offset, sum, (float)s->n_members, count);
+    const float by = (float)s->n_members;
+    if (s->type == FR_F32) {
+        fr__device_blend(s->device, FR_BLEND_DIVIDE, (float *)s->to + offset, sum, by, count);
+        return FR_OK;
+    }
+    for (size_t at = 0, n; at < count; at += n) {
+        n = count - at < s->n_scratch ? count - at : s->n_scratch;
+        fr__device_blend(s->device, FR_BLEND_DIVIDE, s->scratch, sum + at, by, n);
+        FR_TRY(fr__device_convert(s->device, s->type, (uint16_t *)s->to + offset + at, FR_F32,
+                                  s->scratch, n));
+    }
+    return FR_OK;
 }
 
-fr_status fr__sync_mean(fr__syncing *s, float *block, bool is_given, bool *is_alive)
+fr_status fr__sync_mean(fr__syncing *s, fr_dtype type, void *block, bool is_given, bool *is_alive)
 {
     s->to = block;
-    if (is_given) FR_TRY(fr__device_copy(s->device, s->posted[0], block, s->n * sizeof(float)));
+    s->type = type;
+    if (is_given) FR_TRY(fr__device_convert(s->device, FR_F32, s->posted[0], type, block, s->n));
     FR_TRY(fr_device_sync(s->device));
     fr__sync_post(s, 0, is_given);
     return fr__sync_wait(s, 0, take_mean, is_alive);
@@ -175,10 +187,10 @@ fr_status fr__sync_stepped(fr__syncing *s, int64_t batch, bool is_alive, bool *a
 /* Without it on some replica (that has made no update yet) there is none anywhere. */
 static fr_status drain_memory(fr__syncing *s, int64_t version)
 {
-    bool is_valid, is_alive;
-    float *memory = fr_store_policy_state(s->store, &is_valid);
-    if (!memory) return FR_OK;
-    FR_TRY(fr__sync_mean(s, memory, is_valid, &is_alive));
+    bool is_alive;
+    const fr_policy_state m = fr_store_policy_state(s->store);
+    if (!m.at) return FR_OK;
+    FR_TRY(fr__sync_mean(s, m.type, m.at, m.is_valid, &is_alive));
     if (is_alive)
         fr_store_set_policy_state(s->store);
     else
@@ -193,6 +205,7 @@ fr_status fr__sync_drain(fr__syncing *s, int64_t version)
     /* A run that diverges stops replicas at different updates. */
     if (fr_store_version(s->store) != version) fr_store_renumber(s->store, version);
     FR_TRY(s->rule->drain(s));
-    for (int i = 0; i < s->n_state; i++) FR_TRY(fr__sync_mean(s, s->state[i], true, &is_alive));
+    for (int i = 0; i < s->n_state; i++)
+        FR_TRY(fr__sync_mean(s, FR_F32, s->state[i], true, &is_alive));
     return drain_memory(s, version);
 }

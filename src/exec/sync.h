@@ -53,6 +53,8 @@ struct fr__syncing {
     /* Filled in before fr__sync_begin. */
     fr_store *store;
     float *state[FR_MAX_OPTIM_STATE];
+    float *scratch; /* (n_scratch) of the device; used with bf16 only */
+    size_t n_scratch;
 
     /* By fr__sync_plan. */
     size_t bytes; /* of memory */
@@ -67,7 +69,8 @@ struct fr__syncing {
     fr_sum **sums;  /* [n_sums] */
     int64_t round;  /* of this call: sums posted */
     int64_t taken;  /* of these: waited for */
-    float *to;      /* (n) where a mean goes */
+    void *to;       /* (n) where a mean goes ... */
+    fr_dtype type;  /* ... as this */
 };
 
 bool fr__sync_plan(fr__syncing *s, fr_arena *arena); /* false: out of memory */
@@ -90,10 +93,11 @@ fr_status fr__sync_drain(fr__syncing *s, int64_t version);
 /* Submit s->posted[k]; wait for sum k. `take` receives its pieces: a range of floats of a block,
  * and their sum over replicas. *is_alive false: some replica submitted nothing, and nothing was
  * taken. */
-typedef void (*fr__sync_take_fn)(fr__syncing *s, size_t offset, size_t count, const float *sum);
+typedef fr_status (*fr__sync_take_fn)(fr__syncing *s, size_t offset, size_t count,
+                                      const float *sum);
 void fr__sync_post(fr__syncing *s, int k, bool is_alive);
 fr_status fr__sync_wait(fr__syncing *s, int k, fr__sync_take_fn take, bool *is_alive);
 /* block := its mean over replicas, by sum 0, which is not in progress. */
-fr_status fr__sync_mean(fr__syncing *s, float *block, bool is_given, bool *is_alive);
+fr_status fr__sync_mean(fr__syncing *s, fr_dtype type, void *block, bool is_given, bool *is_alive);
 
 #endif

@@ -22,7 +22,7 @@ static int slack(const fr_sync_options *o) { return o->every; }
 
 static fr_status take_mean(fr__syncing *s, bool is_alive, bool *all_alive)
 {
-    FR_TRY(fr__sync_mean(s, fr_store_newest(s->store), is_alive, all_alive));
+    FR_TRY(fr__sync_mean(s, FR_F32, fr_store_newest(s->store), is_alive, all_alive));
     if (*all_alive) fr_store_changed(s->store);
     return FR_OK;
 }

@@ -67,10 +67,11 @@ static fr_status rebuild(fr__syncing *s, int64_t first, int64_t end)
     return FR_OK;
 }
 
-static void add_to_base(fr__syncing *s, size_t offset, size_t count, const float *sum)
+static fr_status add_to_base(fr__syncing *s, size_t offset, size_t count, const float *sum)
 {
     fr__device_blend(s->device, FR_BLEND_ADD_PART, s->blocks[0] + offset, sum, (float)s->n_members,
                      count);
+    return FR_OK;
 }
 
 /* The wave is over: submit its delta, and keep it. A stopped replica keeps its partial delta,

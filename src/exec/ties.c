@@ -22,6 +22,7 @@ fr_status fr__exec_tie(fr__exec *x, int param)
         x->ties = more, x->max_ties = room;
     }
     int placement = fr_program_find_placement(x->layout, param);
+    fr__exec_make_room(x, placement);
     bool in_place = fr_program_is_plain(x->layout, placement) && fr__device_is_host(x->dev);
     x->ties[x->n_ties++] = (fr__tie){.param = param, .placement = placement, .is_copy = !in_place};
     return FR_OK;
@@ -105,8 +106,10 @@ void fr__exec_sum_tie(fr__exec *x, int param, size_t first, size_t n, int n_part
 
 fr_status fr__exec_lend(fr__exec *x, int param, const fr_view *view, void *plain)
 {
-    return fr_program_read_param(x->layout, view ? view->weights : fr_store_newest(x->store),
-                                 find_tie(x, param)->placement, plain);
+    const int placement = find_tie(x, param)->placement;
+    if (!view) return fr_program_read_param(x->layout, fr_store_newest(x->store), placement, plain);
+    return fr__program_read_typed(x->layout, x->weight_type, view->weights, placement, plain,
+                                  x->d.device->workspace);
 }
 
 void fr__exec_borrow(fr__exec *x, int param, const void *plain, const fr__loan *loan)
@@ -126,19 +129,19 @@ fr_status fr__exec_apply_loan(fr__exec *x, int64_t batch, fr_view *view)
 {
     if (!x->loans.is_on) return FR_OK;
     int64_t nth = batch % x->loans.n;
-    fr__loan_in *in = &x->loans.block[(size_t)(view->weights - x->weights) / x->weight_stride];
+    fr__loan_in *in = &x->loans.block[view->block];
     x->loans.read = x->loans.at[nth];
     if (x->loans.read.batch != batch)
         return fr_fail(x->ctx, FR_INTERNAL,
                        "stage %d: the tied weights of mini-batch %lld are lost", x->d.stage,
                        (long long)batch);
     if (in->id == view->id && in->loan.batch == batch) return FR_OK;
-    float *weights = fr_store_rewrite(x->store, view);
+    void *weights = fr_store_rewrite(x->store, view);
     FR_TRY(fr_device_sync(x->dev)); /* earlier passes may still read the block */
     for (int i = 0; i < x->n_ties; i++)
         if (x->ties[i].lent[nth])
-            FR_TRY(fr_program_write_param(x->layout, weights, x->ties[i].placement,
-                                          x->ties[i].lent[nth]));
+            FR_TRY(fr__program_write_typed(x->layout, x->weight_type, weights, x->ties[i].placement,
+                                           x->ties[i].lent[nth], x->d.device->workspace));
     *in = (fr__loan_in){.id = view->id, .loan = x->loans.read};
     return FR_OK;
 }

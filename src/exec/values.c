@@ -11,38 +11,52 @@ static bool is_buffer(const fr__exec *x, int param)
 
 static float *block_of(const fr__exec *x, fr__value_kind kind, int which, int param)
 {
-    bool is_valid;
     if (is_buffer(x, param)) return kind == FR__VALUE_PARAM ? x->buffers : NULL;
     if (kind == FR__VALUE_GRAD) return x->grads;
     if (kind == FR__VALUE_STATE) return x->state[which];
-    if (kind == FR__VALUE_MEMORY) return fr_store_policy_state(x->store, &is_valid);
-    return x->store ? fr_store_newest(x->store) : x->weights;
+    return x->store ? fr_store_newest(x->store) : x->newest;
+}
+
+static fr_status read_memory(fr__exec *x, int placement, float *plain)
+{
+    const fr_policy_state m = fr_store_policy_state(x->store);
+    return fr__program_read_typed(x->layout, m.type, m.at, placement, plain,
+                                  x->d.device->workspace);
+}
+
+static fr_status write_memory(fr__exec *x, int placement, const float *plain)
+{
+    const fr_policy_state m = fr_store_policy_state(x->store);
+    if (!m.at) return FR_OK; /* this stage has none */
+    FR_TRY(
+        fr__program_write_typed(x->layout, m.type, m.at, placement, plain, x->d.device->workspace));
+    fr_store_set_policy_state(x->store);
+    return FR_OK;
+}
+
+/* Images of the newest weights are of older ones now. */
+static fr_status has_changed(fr__exec *x)
+{
+    x->has_image = false;
+    return x->store ? fr_store_reset(x->store, fr_store_version(x->store)) : FR_OK;
 }
 
 fr_status fr__exec_read(fr__exec *x, fr__value_kind kind, int which, int param, void *plain)
 {
-    return fr_program_read_param(x->layout, block_of(x, kind, which, param),
-                                 fr_program_find_placement(x->layout, param), plain);
+    const int placement = fr_program_find_placement(x->layout, param);
+    if (kind == FR__VALUE_MEMORY) return read_memory(x, placement, plain);
+    return fr_program_read_param(x->layout, block_of(x, kind, which, param), placement, plain);
 }
 
 fr_status fr__exec_write(fr__exec *x, fr__value_kind kind, int which, int param, const void *plain)
 {
-    float *block = block_of(x, kind, which, param);
-    if (kind == FR__VALUE_MEMORY && !block) return FR_OK; /* this stage has none */
-    FR_TRY(fr_program_write_param(x->layout, block, fr_program_find_placement(x->layout, param),
-                                  plain));
-    if (kind == FR__VALUE_MEMORY)
-        fr_store_set_policy_state(x->store);
-    else if (x->store)
-        FR_TRY(fr_store_reset(x->store, fr_store_version(x->store)));
-    return FR_OK;
+    const int placement = fr_program_find_placement(x->layout, param);
+    if (kind == FR__VALUE_MEMORY) return write_memory(x, placement, plain);
+    FR_TRY(fr_program_write_param(x->layout, block_of(x, kind, which, param), placement, plain));
+    return has_changed(x);
 }
 
-bool fr__exec_has_memory(const fr__exec *x)
-{
-    bool is_valid;
-    return fr_store_policy_state(x->store, &is_valid) && is_valid;
-}
+bool fr__exec_has_memory(const fr__exec *x) { return fr_store_policy_state(x->store).is_valid; }
 
 /* --- starting values ------------------------------------------------------------------------ */
 
@@ -116,5 +130,5 @@ fr_status fr__exec_init(fr__exec *x, fr__fill_fn fill, void *user)
             continue; /* tied: no values of its own */
         FR_TRY(init_param(x, block_of(x, FR__VALUE_PARAM, 0, at->param), i, fill, user));
     }
-    return x->store ? fr_store_reset(x->store, fr_store_version(x->store)) : FR_OK;
+    return has_changed(x);
 }

@@ -40,6 +40,7 @@ static fr_probe_desc describe_stage(const fr__setup *s, int stage)
 {
     const fr_exec_plan *p = s->pipeline.plan;
     fr_probe_desc d = describe(s);
+    d.graph = s->pipeline.graph;
     d.stage = &s->pipeline.stages[stage];
     d.n_micro = p->context[stage].n_micro;
     d.split_backward = p->schedule->is_split;
@@ -174,15 +175,28 @@ fr_status fr__run_peak(fr__setup *s, int n_workers, double *flops_per_s)
 {
     fr_probe_desc d;
     int n = describe_workers(s, n_workers, &d);
-    return fr_probe_peak(s->ctx, n, &d, flops_per_s);
+    return fr_probe_peak(s->ctx, n, &d, fr_graph_precision(s->graph), flops_per_s);
+}
+
+/* The model was measured before it is cut: any of its values may become a message. */
+static void shorten_messages(const fr__setup *s, const fr_profile *p)
+{
+    for (int i = 0; i < p->n_nodes; i++) {
+        const fr_node *n = fr_graph_node(s->graph, i);
+        if (n->op != FR_OP_INPUT && n->dtype == FR_F32)
+            p->nodes[i].output_bytes =
+                fr_shape_count(&n->shape) * p->batch * (int64_t)fr_dtype_bytes(FR_BF16);
+    }
 }
 
 fr_status fr__run_profile(fr__setup *s, int batch, int n_workers, double seconds,
                           const fr_profile **out)
 {
     *out = NULL;
-    if (s->settings.profile) return read_profile(s, batch, out);
-    return measure_model(s, batch, n_workers, seconds, out);
+    FR_TRY(s->settings.profile ? read_profile(s, batch, out)
+                               : measure_model(s, batch, n_workers, seconds, out));
+    if (s->settings.has_short_messages) shorten_messages(s, *out);
+    return FR_OK;
 }
 
 /* --- sums of replicas on this machine --------------------------------------------------------- */

@@ -129,6 +129,12 @@ static fr_status add_param(fr_graph *g, const char *node, const fr__param_rule *
     return FR_OK;
 }
 
+/* Data and loss are what they are. */
+static bool has_fixed_type(const fr_node *n)
+{
+    return n->op == FR_OP_INPUT || n->op == FR_OP_CROSS_ENTROPY || n->dtype == FR_I32;
+}
+
 /* The node that was inferred, its lists behind it, and its parameters. */
 static fr_status keep_node(fr_graph *g, const fr__infer *t)
 {
@@ -148,6 +154,7 @@ static fr_status keep_node(fr_graph *g, const fr__infer *t)
     node->inputs = inputs;
     node->params = params;
     node->n_params = t->n_params;
+    if (!has_fixed_type(node)) node->dtype = g->precision;
     if (!fr__names_add(&g->node_names, node->name, (int)g->nodes.n) ||
         !fr__vec_push(&g->nodes, node))
         return fr__no_memory(g->ctx, sizeof *node, "a node");
@@ -222,8 +229,7 @@ static fr_status store(fr_graph *g, int node, fr_dtype type)
     fr_node *n = g->nodes.at[node];
     if (g->is_finished)
         return fr_fail(g->ctx, FR_INVALID, "type of %s: graph %s is finished", n->name, g->name);
-    bool is_fixed = n->op == FR_OP_INPUT || n->op == FR_OP_CROSS_ENTROPY || n->dtype == FR_I32;
-    if (is_fixed || (type != FR_F32 && type != FR_BF16))
+    if (has_fixed_type(n) || (type != FR_F32 && type != FR_BF16))
         return fr_fail(g->ctx, FR_INVALID, "node %s (%s) cannot be stored as type %d", n->name,
                        fr_operator_name(n->op), (int)type);
     n->dtype = type;
@@ -237,6 +243,29 @@ fr_status fr_graph_store(fr_graph *g, int node, fr_dtype type)
     if (!g->is_finished) g->status = status;
     return status;
 }
+
+static fr_status set_precision(fr_graph *g, fr_dtype type)
+{
+    if (g->is_finished)
+        return fr_fail(g->ctx, FR_INVALID, "precision: graph %s is finished", g->name);
+    if (type != FR_F32 && type != FR_BF16)
+        return fr_fail(g->ctx, FR_INVALID, "graph %s: precision cannot be type %d", g->name,
+                       (int)type);
+    g->precision = type;
+    for (size_t i = 0; i < g->nodes.n; i++)
+        if (!has_fixed_type(g->nodes.at[i])) g->nodes.at[i]->dtype = type;
+    return FR_OK;
+}
+
+fr_status fr_graph_set_precision(fr_graph *g, fr_dtype type)
+{
+    if (g->status != FR_OK) return g->status;
+    fr_status status = set_precision(g, type);
+    if (!g->is_finished) g->status = status;
+    return status;
+}
+
+fr_dtype fr_graph_precision(const fr_graph *g) { return g->precision; }
 
 fr_status fr_graph_finish(fr_graph *g)
 {

@@ -18,6 +18,7 @@ struct fr_graph {
     fr__names node_names, param_names;
     fr_status status; /* status of the first failure while building */
     bool is_finished;
+    fr_dtype precision; /* of weights in passes, and of nodes as they are added */
     /* made by finish: */
     int *last_use;             /* (n_nodes) last consumer, -1: none */
     int *n_uses;               /* (n_nodes) number of uses as an input */

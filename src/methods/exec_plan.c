@@ -331,6 +331,7 @@ fr_status fr_exec_plan_create(fr_ctx *ctx, const fr_exec_desc *d, fr_exec_plan *
     }
     p->schedule = s;
     p->policy = d->policy ? d->policy : fr_policy_find("live");
+    p->weight_type = d->graph ? fr_graph_precision(d->graph) : d->weight_type;
     fr_status status = make(ctx, d, p, why);
     if (status == FR_OK)
         *out = p;

@@ -63,7 +63,8 @@ static fr_status step(const walk *w, const fr_instr *at)
 static fr_status run(fr_ctx *ctx, const fr_exec_plan *p, walk *w, int *n_blocks)
 {
     const fr_instr_list *list = &w->s->lists[w->s->worker_of[w->stage] + w->replica];
-    fr_store_desc d = {.policy = p->policy, .context = p->context[w->stage]};
+    fr_store_desc d = {
+        .policy = p->policy, .context = p->context[w->stage], .type = p->weight_type};
     d.context.n_slots = count_in_flight(w->s, list, w->stage);
     FR_TRY(fr_store_create(ctx, &d, &w->store));
     fr_status status = FR_OK;

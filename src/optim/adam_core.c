@@ -54,9 +54,9 @@ void fr__adam_fill(const fr_optim_options *o, int64_t t, fr__adam_shares_fn shar
 }
 
 FR_INLINE void sweep(const fr_optim_coef k, const fr_prediction_coef coef, size_t n, bool in_place,
-                     bool has_drift, int n_ahead, const float *restrict other, float *restrict to,
-                     const float *restrict g, float *restrict m, float *restrict v,
-                     float *restrict drift, float *restrict a0, float *restrict a1)
+                     bool has_drift, bool is_bf16, int n_ahead, const float *restrict other,
+                     float *restrict to, const float *restrict g, float *restrict m,
+                     float *restrict v, float *restrict drift, void *restrict a0, void *restrict a1)
 {
     const float *w = in_place ? to : other;
     for (size_t i = 0; i < n; i++) {
@@ -75,37 +75,38 @@ FR_INLINE void sweep(const fr_optim_coef k, const fr_prediction_coef coef, size_
             toward = drift[i] = coef.keep * drift[i] + (1 - coef.keep) * (now - old);
         else if (n_ahead > 0)
             toward = mean / (root * coef.unbias2 + coef.eps);
-        if (n_ahead > 0) a0[i] = now - coef.by[0] * toward;
-        if (n_ahead > 1) a1[i] = now - coef.by[1] * toward;
+        if (n_ahead > 0) fr__put_ahead(is_bf16, a0, i, now, coef.by[0], toward);
+        if (n_ahead > 1) fr__put_ahead(is_bf16, a1, i, now, coef.by[1], toward);
     }
 }
 
 FR_SIMD(extern, fr__adam_step, (const fr_optim_coef *c, const fr_sweep *s), (c, s))
 {
-#define LOOP(in_place, has_drift, n_ahead)                                                \
-    sweep(*c, s->ahead_coef, s->n, in_place, has_drift, n_ahead, s->from, s->to, s->grad, \
+#define LOOP(in_place, has_drift, is_bf16, n_ahead)                                                \
+    sweep(*c, s->ahead_coef, s->n, in_place, has_drift, is_bf16, n_ahead, s->from, s->to, s->grad, \
           s->state[0], s->state[1], s->drift, s->ahead[0], s->ahead[1])
     FR_SWEEP_KINDS(s, LOOP);
 #undef LOOP
 }
 
-FR_INLINE void extrapolate(const fr_prediction_coef coef, size_t n, int n_ahead,
+FR_INLINE void extrapolate(const fr_prediction_coef coef, size_t n, bool is_bf16, int n_ahead,
                            const float *restrict w, const float *restrict m,
-                           const float *restrict v, float *restrict a0, float *restrict a1)
+                           const float *restrict v, void *restrict a0, void *restrict a1)
 {
     for (size_t i = 0; i < n; i++) {
         float toward = m[i] / (sqrtf(v[i]) * coef.unbias2 + coef.eps);
-        a0[i] = w[i] - coef.by[0] * toward;
-        if (n_ahead > 1) a1[i] = w[i] - coef.by[1] * toward;
+        fr__put_ahead(is_bf16, a0, i, w[i], coef.by[0], toward);
+        if (n_ahead > 1) fr__put_ahead(is_bf16, a1, i, w[i], coef.by[1], toward);
     }
 }
 
 FR_SIMD(static, predict, (const fr_sweep *s), (s))
 {
     const float *m = s->state[0], *v = s->state[1];
-    if (s->n_ahead == 1) extrapolate(s->ahead_coef, s->n, 1, s->from, m, v, s->ahead[0], NULL);
-    if (s->n_ahead == 2)
-        extrapolate(s->ahead_coef, s->n, 2, s->from, m, v, s->ahead[0], s->ahead[1]);
+#define LOOP(is_bf16, n_ahead) \
+    extrapolate(s->ahead_coef, s->n, is_bf16, n_ahead, s->from, m, v, s->ahead[0], s->ahead[1])
+    FR_PREDICT_KINDS(s, LOOP);
+#undef LOOP
 }
 
 void fr__adam_predict(const fr_sweep *s)

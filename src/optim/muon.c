@@ -99,9 +99,9 @@ FR_SIMD(static, gather, (const fr_optim_coef *c, const fr_sweep *s), (c, s))
 }
 
 FR_INLINE void sweep(const fr_optim_coef k, const fr_prediction_coef coef, size_t n, bool in_place,
-                     bool has_drift, int n_ahead, const float *restrict other, float *restrict to,
-                     const float *restrict o, float *restrict drift, float *restrict a0,
-                     float *restrict a1)
+                     bool has_drift, bool is_bf16, int n_ahead, const float *restrict other,
+                     float *restrict to, const float *restrict o, float *restrict drift,
+                     void *restrict a0, void *restrict a1)
 {
     const float *w = in_place ? to : other;
     for (size_t i = 0; i < n; i++) {
@@ -110,16 +110,16 @@ FR_INLINE void sweep(const fr_optim_coef k, const fr_prediction_coef coef, size_
         float toward = o[i];
         to[i] = now;
         if (has_drift) toward = drift[i] = coef.keep * drift[i] + (1 - coef.keep) * (now - old);
-        if (n_ahead > 0) a0[i] = now - coef.by[0] * toward;
-        if (n_ahead > 1) a1[i] = now - coef.by[1] * toward;
+        if (n_ahead > 0) fr__put_ahead(is_bf16, a0, i, now, coef.by[0], toward);
+        if (n_ahead > 1) fr__put_ahead(is_bf16, a1, i, now, coef.by[1], toward);
     }
 }
 
 FR_SIMD(static, apply, (const fr_optim_coef *c, const fr_sweep *s), (c, s))
 {
-#define LOOP(in_place, has_drift, n_ahead)                                                    \
-    sweep(*c, s->ahead_coef, s->n, in_place, has_drift, n_ahead, s->from, s->to, s->state[1], \
-          s->drift, s->ahead[0], s->ahead[1])
+#define LOOP(in_place, has_drift, is_bf16, n_ahead)                                       \
+    sweep(*c, s->ahead_coef, s->n, in_place, has_drift, is_bf16, n_ahead, s->from, s->to, \
+          s->state[1], s->drift, s->ahead[0], s->ahead[1])
     FR_SWEEP_KINDS(s, LOOP);
 #undef LOOP
 }

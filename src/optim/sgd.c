@@ -39,9 +39,9 @@ static void prepare(const fr_optim_options *o, int64_t t, fr_optim_coef *c)
 }
 
 FR_INLINE void sweep(const fr_optim_coef k, const fr_prediction_coef coef, size_t n, bool in_place,
-                     bool has_drift, int n_ahead, const float *restrict other, float *restrict to,
-                     const float *restrict g, float *restrict v, float *restrict drift,
-                     float *restrict a0, float *restrict a1)
+                     bool has_drift, bool is_bf16, int n_ahead, const float *restrict other,
+                     float *restrict to, const float *restrict g, float *restrict v,
+                     float *restrict drift, void *restrict a0, void *restrict a1)
 {
     const float *w = in_place ? to : other;
     for (size_t i = 0; i < n; i++) {
@@ -54,35 +54,36 @@ FR_INLINE void sweep(const fr_optim_coef k, const fr_prediction_coef coef, size_
         v[i] = buffer;
         to[i] = now;
         if (has_drift) toward = drift[i] = coef.keep * drift[i] + (1 - coef.keep) * (now - old);
-        if (n_ahead > 0) a0[i] = now - coef.by[0] * toward;
-        if (n_ahead > 1) a1[i] = now - coef.by[1] * toward;
+        if (n_ahead > 0) fr__put_ahead(is_bf16, a0, i, now, coef.by[0], toward);
+        if (n_ahead > 1) fr__put_ahead(is_bf16, a1, i, now, coef.by[1], toward);
     }
 }
 
 FR_SIMD(static, step, (const fr_optim_coef *c, const fr_sweep *s), (c, s))
 {
-#define LOOP(in_place, has_drift, n_ahead)                                                \
-    sweep(*c, s->ahead_coef, s->n, in_place, has_drift, n_ahead, s->from, s->to, s->grad, \
+#define LOOP(in_place, has_drift, is_bf16, n_ahead)                                                \
+    sweep(*c, s->ahead_coef, s->n, in_place, has_drift, is_bf16, n_ahead, s->from, s->to, s->grad, \
           s->state[0], s->drift, s->ahead[0], s->ahead[1])
     FR_SWEEP_KINDS(s, LOOP);
 #undef LOOP
 }
 
-FR_INLINE void extrapolate(const fr_prediction_coef coef, size_t n, int n_ahead,
-                           const float *restrict w, const float *restrict v, float *restrict a0,
-                           float *restrict a1)
+FR_INLINE void extrapolate(const fr_prediction_coef coef, size_t n, bool is_bf16, int n_ahead,
+                           const float *restrict w, const float *restrict v, void *restrict a0,
+                           void *restrict a1)
 {
     for (size_t i = 0; i < n; i++) {
-        a0[i] = w[i] - coef.by[0] * v[i];
-        if (n_ahead > 1) a1[i] = w[i] - coef.by[1] * v[i];
+        fr__put_ahead(is_bf16, a0, i, w[i], coef.by[0], v[i]);
+        if (n_ahead > 1) fr__put_ahead(is_bf16, a1, i, w[i], coef.by[1], v[i]);
     }
 }
 
 FR_SIMD(extern, fr__predict_along, (const fr_sweep *s, const float *toward), (s, toward))
 {
-    if (s->n_ahead == 1) extrapolate(s->ahead_coef, s->n, 1, s->from, toward, s->ahead[0], NULL);
-    if (s->n_ahead == 2)
-        extrapolate(s->ahead_coef, s->n, 2, s->from, toward, s->ahead[0], s->ahead[1]);
+#define LOOP(is_bf16, n_ahead) \
+    extrapolate(s->ahead_coef, s->n, is_bf16, n_ahead, s->from, toward, s->ahead[0], s->ahead[1])
+    FR_PREDICT_KINDS(s, LOOP);
+#undef LOOP
 }
 
 static void predict(const fr_sweep *s) { fr__predict_along(s, s->drift ? s->drift : s->state[0]); }

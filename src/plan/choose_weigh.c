@@ -170,8 +170,9 @@ static double held_by(const struct fr__chooser *c, const struct fr__option *o, i
                                        .n_micro = o->size->n_micro / r,
                                        .n_slots = (int)ceil(slots)};
     int ahead[FR_MAX_AHEAD];
+    const double of_block = (double)fr_dtype_bytes(t->profile->precision) / sizeof(float);
     double copies = r > 1 ? 1.0 / r : 0, each = t->kept[v] - t->kept[u];
-    if (m->policy && m->policy->after) copies += m->policy->after(&context, ahead);
+    if (m->policy && m->policy->after) copies += of_block * m->policy->after(&context, ahead);
     if (m->policy && m->policy->extrapolation == FR_EXTRAPOLATE_DRIFT) copies++;
     for (int i = s ? o->cuts[s - 1] : 0; i < end; i++) {
         const fr_profile_node *node = &t->profile->nodes[i];

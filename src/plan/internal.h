@@ -53,6 +53,11 @@ static inline const char *fr__task_note(const struct fr__task *t)
 /* The unit that begins at a node of the profile, or the first behind it. */
 int fr__task_unit(const struct fr__task *t, int node);
 
+/* Weights that passes read, gradients and optimizer state, in floats for each weight. */
+static inline double fr__floats_per_weight(const fr_profile *p)
+{
+    return (double)fr_weight_bytes(p->precision, 1) / sizeof(float) + 1 + p->state_per_weight;
+}
 /* Bytes of weights, gradients, optimizer state and workspace of units u .. v - 1. */
 double fr__task_fixed(const struct fr__task *t, int u, int v);
 /* Seconds that each of r replicas sends to add up its gradients, by a ring. */

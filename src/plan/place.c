@@ -30,7 +30,7 @@ fr_status fr__jobs_make(struct fr__task *t, struct fr__jobs *j)
         j->time[u] = node->forward_s + node->backward_s + node->update_s + node->fetch_forward_s +
                      node->fetch_backward_s;
         j->bytes[u] =
-            (2 + p->state_per_weight) * (double)node->param_bytes + (double)node->kept_bytes;
+            fr__floats_per_weight(p) * (double)node->param_bytes + (double)node->kept_bytes;
         j->first_in[u] = j->n_arcs;
         for (int k = 0; k < node->n_inputs; k++) {
             const fr_profile_node *from = &p->nodes[node->inputs[k]];

@@ -272,7 +272,7 @@ double fr__task_fixed(const struct fr__task *t, int u, int v)
     double workspace = t->profile->workspace_bytes; /* where nodes do not tell theirs */
     if (most_of(t->values, 0, t->n) + most_of(t->scratch, 0, t->n) > 0)
         workspace = most_of(t->values, u, v) + most_of(t->scratch, u, v);
-    return (2 + t->profile->state_per_weight) * (t->params[v] - t->params[u]) + workspace;
+    return fr__floats_per_weight(t->profile) * (t->params[v] - t->params[u]) + workspace;
 }
 
 double fr__task_sum_s(const struct fr__task *t, int u, int v, int r)

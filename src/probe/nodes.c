@@ -240,7 +240,8 @@ static fr_status report(struct probe *p)
                       .batch = p->d->batch,
                       .n_nodes = p->n_nodes,
                       .n_micro = p->d->n_micro,
-                      .state_per_weight = p->d->optimizer->n_state};
+                      .state_per_weight = p->d->optimizer->n_state,
+                      .precision = fr_graph_precision(p->d->graph)};
     out.nodes = FR_ARENA_ARRAY(&p->rig->arena, fr_profile_node, p->n_nodes);
     out.machine = fr__arena_printf(&p->rig->arena, "%s; %d at once",
                                    fr_device_about(fr__exec_device_of(r->device)), p->n_at_once);

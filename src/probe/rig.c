@@ -35,8 +35,9 @@ static fr_status count_blocks(fr__rig *r, int *n_blocks)
     int lead = r->context.lead, n = r->context.n_micro;
     int total = (2 * ((lead + n - 1) / n) + 3) * n;
     fr_view view;
-    FR_TRY(fr_store_create(r->ctx, &(fr_store_desc){.policy = policy_of(r), .context = r->context},
-                           &store));
+    const fr_store_desc d = {
+        .policy = policy_of(r), .context = r->context, .type = fr_graph_precision(r->d->graph)};
+    FR_TRY(fr_store_create(r->ctx, &d, &store));
     fr_status status = FR_OK;
     for (int i = 0; i < total && status == FR_OK; i++) {
         int back = i - lead;

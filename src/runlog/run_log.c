@@ -152,10 +152,15 @@ void fr__log_start(const fr__setup *s, const fr_engine *e, const fr__time_foreca
                    const fr__footprint *footprint)
 {
     char memory[320];
-    fr_log(s->ctx, FR_LOG_INFO, "%s: %s parameters, %s on %s; %lld updates of %lld samples",
+    fr_log(s->ctx, FR_LOG_INFO, "%s: %s parameters, %s on %s; %lld updates of %lld samples in %s",
            fr_graph_name(s->graph), fr__brief_count((double)fr_graph_param_count(s->graph)).text,
            memory_text(e, true, memory, sizeof memory), fr_engine_about(e), (long long)s->n_steps,
-           (long long)s->settings.batch);
+           (long long)s->settings.batch, fr__type_name(s->settings.precision));
+    if (s->settings.precision == FR_BF16 && !fr_backend_computes(s->settings.backend, FR_BF16))
+        fr_log(
+            s->ctx, FR_LOG_INFO,
+            "this processor has no instructions for bf16: values are stored as bf16 and computed "
+            "in fp32");
     if (fr_engine_n_workers(e) > 1 || s->pipeline.n_stages > 1) log_layout(s, e);
     if (s->settings.clip_norm > 0 && s->pipeline.n_stages > 1 && !s->pipeline.schedule->is_flush)
         log_clipping(s);

@@ -241,6 +241,8 @@ static void write_all(fr__json *j, const fr__setup *s, const fr_engine *e, const
     fr__json_int(j, "batch", t->batch);
     fr__json_int(j, "micro", t->micro);
     fr__json_uint(j, "seed", t->seed);
+    fr__json_text(j, "precision", fr__type_name(t->precision));
+    fr__json_text(j, "messages", fr__type_name(t->has_short_messages ? FR_BF16 : t->precision));
     fr__json_text(j, "optimizer", t->optimizer->name);
     fr__json_int(j, "steps", r->steps);
     fr__json_int(j, "samples", r->samples);

@@ -194,8 +194,10 @@ static fr_status count_weight_blocks(maker *m)
     if (!m->n_weight_blocks) return no_memory(m);
     for (int k = 0; k < s->n_stages; k++) m->n_weight_blocks[k] = 1;
     if (!m->d->policy || s->is_forward_only) return FR_OK;
-    const fr_exec_desc d = {
-        .schedule = s, .policy = m->d->policy, .policy_options = m->d->policy_options};
+    const fr_exec_desc d = {.schedule = s,
+                            .policy = m->d->policy,
+                            .policy_options = m->d->policy_options,
+                            .weight_type = m->d->profile->precision};
     FR_TRY(fr_exec_plan_create(m->ctx, &d, &plan, NULL));
     for (int k = 0; k < s->n_stages; k++) m->n_weight_blocks[k] = plan->n_weight_blocks[k];
     fr_exec_plan_free(plan);
@@ -207,7 +209,9 @@ static double stage_memory(const maker *m, int k)
 {
     const fr_schedule *s = m->s;
     double params = (double)m->out->timing.cost[k].param_bytes;
-    double bytes = m->n_weight_blocks[k] * params + (double)m->out->timing.cost[k].fixed_bytes;
+    double bytes = (double)fr_weight_bytes(m->d->profile->precision, m->n_weight_blocks[k]) *
+                   params / sizeof(float);
+    bytes += (double)m->out->timing.cost[k].fixed_bytes;
     fr__keep_stage stage = fr__spread_stage(m->d, s, k);
     if (!s->is_forward_only) {
         bool drifts = m->d->policy && m->d->policy->extrapolation == FR_EXTRAPOLATE_DRIFT;

@@ -45,9 +45,9 @@ void fr__error_samples_drop(fr__prediction_samples *w, int64_t version)
         if (w->predictions[g].version >= version) w->predictions[g].is_open = false;
 }
 
-static fr_status sample(const fr_store *s, const fr__weight_block *block, float *to)
+static fr_status sample(const fr_store *s, fr_dtype type, const void *from, float *to)
 {
-    return fr__device_pick(s->d.device, to, block->at, s->samples.n_samples, s->samples.stride);
+    return fr__device_pick(s->d.device, to, type, from, s->samples.n_samples, s->samples.stride);
 }
 
 fr_status fr__error_samples_record(fr_store *s, const fr__weight_block *predicted)
@@ -62,14 +62,14 @@ fr_status fr__error_samples_record(fr_store *s, const fr__weight_block *predicte
             return FR_OK; /* another micro-batch on the same weights */
     }
     /* A block read again after later updates was sampled at its first read. */
-    if (!room || predicted->version != fr_store_version(s)) return FR_OK;
+    if (!room || predicted->version != s->version) return FR_OK;
     *room = (fr__sampled_prediction){.is_open = true,
                                      .version = predicted->version,
                                      .ahead = predicted->ahead,
                                      .predicted = room->predicted,
                                      .stale = room->stale};
-    FR_TRY(sample(s, predicted, room->predicted));
-    return sample(s, &s->blocks[s->newest], room->stale);
+    FR_TRY(sample(s, s->d.type, predicted->at, room->predicted));
+    return sample(s, FR_F32, fr_store_newest(s), room->stale);
 }
 
 static bool counts(const fr_store *s, size_t sample)
@@ -100,12 +100,11 @@ static int64_t n_values(const fr_store *s)
 fr_status fr__error_samples_compare(fr_store *s)
 {
     fr__prediction_samples *w = &s->samples;
-    const fr__weight_block *newest = &s->blocks[s->newest];
     bool has_truth = false;
     for (int i = 0; i < w->n_predictions; i++) {
         fr__sampled_prediction *g = &w->predictions[i];
-        if (!g->is_open || g->version + g->ahead > newest->version) continue;
-        if (!has_truth) FR_TRY(sample(s, newest, w->truth));
+        if (!g->is_open || g->version + g->ahead > s->version) continue;
+        if (!has_truth) FR_TRY(sample(s, FR_F32, fr_store_newest(s), w->truth));
         has_truth = true;
         g->is_open = false;
         w->error.predicted += squared_distance(s, g->predicted, w->truth);

@@ -42,6 +42,7 @@ static fr_status check_desc(fr_ctx *ctx, const fr_store_desc *d)
     wrong = d->optimizer->check(&d->options);
     if (wrong) return fr_fail(ctx, FR_INVALID, "optimizer %s: %s", d->optimizer->name, wrong);
     bool is_whole = d->n == 0 || (d->blocks && d->stride >= d->n);
+    is_whole &= d->n == 0 || d->type != FR_BF16 || d->master;
     for (int i = 0; i < d->optimizer->n_state; i++) is_whole &= d->n == 0 || d->state[i];
     is_whole &= d->n == 0 || !fr__store_needs_drift(d) || d->drift;
     is_whole &= d->n_matrices == 0 || (d->optimizer->matrices && d->matrices && d->scratch);
@@ -49,6 +50,8 @@ static fr_status check_desc(fr_ctx *ctx, const fr_store_desc *d)
         return fr_fail(ctx, FR_INTERNAL, "weights of stage %d: a block is missing", context->stage);
     return FR_OK;
 }
+
+static bool is_unpredicted(const fr_want *w) { return w->ahead == 0 && w->base != FR_AS_FORWARD; }
 
 /* The farthest prediction of any micro-batch in either pass. */
 static int survey(const fr_store *s, int *farthest_forward)
@@ -69,11 +72,12 @@ static int survey(const fr_store *s, int *farthest_forward)
 
 static fr_status place_blocks(fr_store *s)
 {
+    const size_t bytes = fr_dtype_bytes(s->d.type);
     for (int b = 0; b < s->n_blocks && s->d.n > 0; b++) {
-        s->blocks[b].at = s->d.blocks + (size_t)b * s->d.stride;
+        s->blocks[b].at = (char *)s->d.blocks + (size_t)b * s->d.stride * bytes;
         /* Updates skip the padding, which must be zero in every block. */
-        if (b > 0)
-            FR_TRY(fr__device_copy(s->d.device, s->blocks[b].at, NULL, s->d.n * sizeof(float)));
+        if (b > 0 || fr__store_has_master(s))
+            FR_TRY(fr__device_copy(s->d.device, s->blocks[b].at, NULL, s->d.n * bytes));
     }
     return FR_OK;
 }
@@ -89,8 +93,9 @@ fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out)
     if (d->policy->adapt) d->policy->adapt(&d->context, &s->d.options);
     if (!fr__store_needs_drift(d)) s->d.drift = NULL;
     s->counts = d->n_blocks == 0;
-    s->n_blocks = s->counts ? 1 : d->n_blocks;
+    s->n_blocks = s->counts ? !fr__store_has_master(s) : d->n_blocks;
     s->keeps_previous = fr__store_looks_back(d);
+    s->reads_newest = fr__any_want(d, is_unpredicted);
     int farthest_forward = 0, farthest = survey(s, &farthest_forward);
     s->blocks = FR_NEW_ARRAY(fr__weight_block, s->counts ? FR_MAX_WEIGHT_BLOCKS : s->n_blocks);
     s->flights = FR_NEW_ARRAY(fr__in_flight, d->context.n_slots);
@@ -104,6 +109,7 @@ fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out)
         status = fr__no_memory(ctx, sizeof *s->rates * (size_t)(farthest + 1), "a weight store");
     if (status == FR_OK) status = fr__error_samples_init(s, farthest_forward);
     if (status == FR_OK) status = place_blocks(s);
+    if (status == FR_OK && !fr__store_has_master(s)) fr__store_label(s, 0, 0, 0);
     if (d->policy->drift_keep) s->drift_keep = (float)d->policy->drift_keep(&d->context);
     if (status == FR_OK) status = fr_store_reset(s, 0);
     if (status != FR_OK) {
@@ -126,9 +132,18 @@ void fr_store_free(fr_store *s)
 
 int fr_store_n_blocks(const fr_store *s) { return s->n_blocks; }
 
-float *fr_store_newest(fr_store *s) { return s->blocks[s->newest].at; }
+size_t fr_weight_bytes(fr_dtype type, int n_blocks)
+{
+    size_t master = type == FR_BF16 ? sizeof(float) : 0;
+    return master + (size_t)n_blocks * fr_dtype_bytes(type);
+}
 
-int64_t fr_store_version(const fr_store *s) { return s->blocks[s->newest].version; }
+float *fr_store_newest(const fr_store *s)
+{
+    return fr__store_has_master(s) ? s->d.master : s->blocks[fr__store_newest_block(s)].at;
+}
+
+int64_t fr_store_version(const fr_store *s) { return s->version; }
 
 void fr_store_abandon(fr_store *s)
 {
@@ -140,10 +155,12 @@ void fr_store_abandon(fr_store *s)
 
 void fr__store_forget(fr_store *s, int64_t version)
 {
+    const int newest = fr__store_newest_block(s);
     fr_store_abandon(s);
     fr__error_samples_drop(&s->samples, INT64_MIN);
     for (int b = 0; b < s->n_blocks; b++) s->blocks[b].is_valid = false;
-    fr__store_label(s, s->newest, version, 0);
+    s->version = version;
+    if (!fr__store_has_master(s)) fr__store_label(s, newest, version, 0);
 }
 
 void fr_store_drained(fr_store *s) { s->first = fr_store_version(s); }
@@ -180,9 +197,10 @@ bool fr__store_is_kept(const fr_store *s, int block, int64_t batch)
 
 int fr__store_free_block(const fr_store *s, int64_t batch, uint64_t taken)
 {
-    int best = -1;
+    int best = -1, newest = fr__store_newest_block(s);
+    if (newest >= 0 && (s->reads_newest || !fr__store_has_master(s))) taken |= bit(newest);
     for (int b = 0; b < s->n_blocks; b++) {
-        if (b == s->newest || taken & bit(b) || fr__store_is_kept(s, b, batch)) continue;
+        if (taken & bit(b) || fr__store_is_kept(s, b, batch)) continue;
         const fr__weight_block *x = &s->blocks[b], *y = best < 0 ? NULL : &s->blocks[best];
         if (!y || x->is_valid < y->is_valid ||
             (x->is_valid && y->is_valid && x->version < y->version))
@@ -206,32 +224,37 @@ int fr__store_find(const fr_store *s, int64_t version, int ahead)
     return -1;
 }
 
-/* The version before that of mini-batch `batch`, or the oldest one. */
-static int find_previous(const fr_store *s, int64_t batch)
-{
-    int oldest = fr__store_find(s, batch - 1, 0);
-    if (oldest >= 0) return oldest;
-    for (int b = 0; b < s->n_blocks; b++)
-        if (s->blocks[b].is_valid && s->blocks[b].ahead == 0 &&
-            (oldest < 0 || s->blocks[b].version < s->blocks[oldest].version))
-            oldest = b;
-    return oldest;
-}
+int fr__store_newest_block(const fr_store *s) { return fr__store_find(s, s->version, 0); }
 
+/* The block of weights `ahead` updates past the newest, which are made if no block has them. */
 static fr_status ahead_of_newest(fr_store *s, int ahead, int *out)
 {
-    *out = ahead > 0 ? fr__store_find(s, fr_store_version(s), ahead) : s->newest;
+    *out = fr__store_find(s, s->version, ahead);
     if (*out >= 0) return FR_OK;
     int b = fr__store_take_block(s, -1);
     if (b < 0)
         return fr_fail(s->ctx, FR_INTERNAL,
                        "stage %d at version %lld: no free block for weights %d updates ahead: all "
                        "%d of policy %s are kept for %d micro-batches in flight",
-                       s->d.context.stage, (long long)fr_store_version(s), ahead, s->n_blocks,
+                       s->d.context.stage, (long long)s->version, ahead, s->n_blocks,
                        s->d.policy->name, s->n_flights);
-    fr__store_predict(s, b, ahead);
-    fr__store_label(s, b, fr_store_version(s), ahead);
+    FR_TRY(fr__store_predict(s, b, ahead));
+    fr__store_label(s, b, s->version, ahead);
     *out = b;
+    return FR_OK;
+}
+
+/* The version before that of mini-batch `batch`, or the oldest one. The image of the newest cannot
+ * be made after the next update, so it is made now. */
+static fr_status find_previous(fr_store *s, int64_t batch, int *out)
+{
+    FR_TRY(ahead_of_newest(s, 0, out));
+    int previous = fr__store_find(s, batch - 1, 0);
+    if (previous >= 0) *out = previous;
+    for (int b = 0; b < s->n_blocks && previous < 0; b++)
+        if (s->blocks[b].is_valid && s->blocks[b].ahead == 0 &&
+            s->blocks[b].version < s->blocks[*out].version)
+            *out = b;
     return FR_OK;
 }
 
@@ -267,7 +290,7 @@ static fr_status choose(fr_store *s, int which, int64_t batch, int micro, fr__in
     case FR_NEWEST: return ahead_of_newest(s, want.ahead, out);
     case FR_AS_FORWARD: *out = f->block; return FR_OK;
     case FR_AS_FIRST: return as_first(s, which, batch, micro, want.ahead, out);
-    case FR_PREVIOUS: *out = find_previous(s, batch); return FR_OK;
+    case FR_PREVIOUS: return find_previous(s, batch, out);
     }
     return fr_fail(s->ctx, FR_INTERNAL, "policy %s: no such base %d", p->name, (int)want.base);
 }
@@ -275,20 +298,24 @@ static fr_status choose(fr_store *s, int which, int64_t batch, int micro, fr__in
 static void show(const fr_store *s, int block, fr_view *out)
 {
     const fr__weight_block *b = &s->blocks[block];
-    *out = (fr_view){.weights = b->at, .id = b->id, .version = b->version, .ahead = b->ahead};
+    *out = (fr_view){
+        .weights = b->at, .id = b->id, .version = b->version, .ahead = b->ahead, .block = block};
 }
 
-float *fr_store_rewrite(fr_store *s, fr_view *v)
+void *fr_store_rewrite(fr_store *s, fr_view *v)
 {
-    for (int b = 0; b < s->n_blocks; b++) {
-        if (s->blocks[b].at != v->weights) continue;
-        v->id = s->blocks[b].id = ++s->last_id;
-        return s->blocks[b].at;
-    }
-    return NULL;
+    v->id = s->blocks[v->block].id = ++s->last_id;
+    return s->blocks[v->block].at;
 }
 
-void fr_store_look(const fr_store *s, fr_view *out) { show(s, s->newest, out); }
+/* Predictions that the image overwrites are made anew, with the same bits. */
+fr_status fr_store_look(fr_store *s, fr_view *out)
+{
+    int block;
+    FR_TRY(ahead_of_newest(s, 0, &block));
+    show(s, block, out);
+    return FR_OK;
+}
 
 /* --- passes --- */
 

@@ -13,7 +13,7 @@
 
 /* A block of weights and the label of its content. */
 typedef struct fr__weight_block {
-    float *at; /* (n) */
+    void *at; /* (n) of d.type */
     bool is_valid;
     int64_t version; /* updates contained in it ... */
     int ahead;       /* ... and predicted on top */
@@ -54,7 +54,8 @@ typedef struct fr__prediction_samples {
 struct fr_store {
     fr_ctx *ctx;
     fr_store_desc d;
-    int n_blocks, newest;
+    int n_blocks;
+    int64_t version; /* of the newest weights */
     fr__weight_block *blocks;
     uint64_t last_id;
     int64_t first;          /* mini-batch that began to fill the pipeline */
@@ -62,6 +63,7 @@ struct fr_store {
     int n_flights;
     fr__shared_block shared[2]; /* FR_AS_FIRST: forward, backward */
     bool keeps_previous;        /* the policy reads FR_PREVIOUS */
+    bool reads_newest;          /* some pass reads weights without prediction */
     bool counts;                /* no weights: blocks are added as they are needed */
     double *rates;              /* (farthest prediction) */
     float drift_keep;
@@ -70,27 +72,34 @@ struct fr_store {
     int64_t batch;
     fr_optim_coef coef, matrix_coef;
     fr_prediction_coef ahead_coef, matrix_ahead;
-    int to, n_ahead, ahead_block[FR_MAX_AHEAD], ahead[FR_MAX_AHEAD];
+    int to; /* block of the new weights, FR_BF16: of their image; -1: none */
+    int n_ahead, ahead_block[FR_MAX_AHEAD], ahead[FR_MAX_AHEAD];
     bool is_open;
     atomic_size_t n_done; /* floats */
 
     fr__prediction_samples samples;
 };
 
-/* The block with the oldest content that may be overwritten: not the newest, not kept except for
- * mini-batch `batch` (-1: not kept at all), not marked in `taken`; -1: none. */
+/* The newest weights are floats apart from the blocks. */
+static inline bool fr__store_has_master(const fr_store *s) { return s->d.type == FR_BF16; }
+
+/* The block with the oldest content that may be overwritten: not the newest (but an image that no
+ * pass reads), not kept except for mini-batch `batch` (-1: not kept at all), not marked in `taken`;
+ * -1: none. */
 int fr__store_free_block(const fr_store *s, int64_t batch, uint64_t taken);
 /* The same, but a store that counts blocks adds one if none is free. */
 int fr__store_take_block(fr_store *s, int64_t batch);
 /* The block with that label; -1: none. */
 int fr__store_find(const fr_store *s, int64_t version, int ahead);
+/* That of the newest weights; FR_BF16: of their image, -1 if there is none. */
+int fr__store_newest_block(const fr_store *s);
 bool fr__store_is_kept(const fr_store *s, int block, int64_t batch);
 /* Label a block whose content is new. */
 void fr__store_label(fr_store *s, int block, int64_t version, int ahead);
 /* Drop all but the newest weights, which become that version. */
 void fr__store_forget(fr_store *s, int64_t version);
-/* Weights predicted `ahead` updates past the newest, into block b. */
-void fr__store_predict(fr_store *s, int b, int ahead);
+/* Weights predicted `ahead` updates past the newest, into block b; 0: their image. */
+fr_status fr__store_predict(fr_store *s, int b, int ahead);
 
 /* update.c: floats [at, at + n) of all blocks, as every sweep needs them; as the step of the open
  * update needs them. */
@@ -105,7 +114,8 @@ void fr__store_step_matrices(fr_store *s);
 /* Predictions alone of a matrix; ahead_coef is that of a matrix of scale 1. */
 void fr__store_predict_matrix(const fr_store *s, const fr_matrix *m, fr_sweep *w);
 
-/* policy_state.c */
+/* policy_state.c: whether some pass of a mini-batch wants weights of a kind. */
+bool fr__any_want(const fr_store_desc *d, bool (*is)(const fr_want *want));
 bool fr__store_needs_drift(const fr_store_desc *d);
 bool fr__store_looks_back(const fr_store_desc *d);
 

@@ -5,6 +5,9 @@
  * block. Blocks kept for the mini-batch that is being applied count as free: its backwards have all
  * begun, and a range is submitted only when they no longer read it.
  *
+ * A master is always updated in place. Then all this is said of the image of the newest weights,
+ * which the sweep writes like a prediction of no updates, and only if passes read it.
+ *
  * Ranges of a matrix that its rule needs whole only gather gradients; fr_store_end steps it
  * (matrices.c). */
 #include "weights/store.h"
@@ -37,43 +40,78 @@ static const fr_optimizer *matrix_rule(const fr_store *s)
 
 fr_sweep fr__store_sweep(const fr_store *s, size_t at, size_t n)
 {
-    fr_sweep w = {.n = n, .from = s->blocks[s->newest].at + at};
+    fr_sweep w = {
+        .n = n, .from = fr_store_newest(s) + at, .ahead_is_bf16 = fr__store_has_master(s)};
     for (int i = 0; i < s->d.optimizer->n_state; i++) w.state[i] = s->d.state[i] + at;
     if (s->d.drift) w.drift = s->d.drift + at;
     return w;
 }
 
+/* Weight `at` of a block. */
+static void *weight_at(const fr_store *s, int block, size_t at)
+{
+    return (char *)s->blocks[block].at + at * fr_dtype_bytes(s->d.type);
+}
+
 fr_sweep fr__store_step(const fr_store *s, size_t at, size_t n)
 {
     fr_sweep w = fr__store_sweep(s, at, n);
-    w.to = s->blocks[s->to].at + at;
+    w.to = fr__store_has_master(s) ? s->d.master + at : weight_at(s, s->to, at);
     w.n_ahead = s->n_ahead;
     w.ahead_coef = s->ahead_coef;
-    for (int j = 0; j < s->n_ahead; j++) w.ahead[j] = s->blocks[s->ahead_block[j]].at + at;
+    for (int j = 0; j < s->n_ahead; j++) w.ahead[j] = weight_at(s, s->ahead_block[j], at);
     return w;
 }
 
-void fr__store_predict(fr_store *s, int b, int ahead)
+fr_status fr__store_predict(fr_store *s, int b, int ahead)
 {
-    if (s->counts || s->d.n == 0) return;
+    if (s->counts || s->d.n == 0) return FR_OK;
+    if (ahead == 0)
+        return fr__device_convert(s->d.device, s->d.type, s->blocks[b].at, FR_F32, s->d.master,
+                                  s->d.n);
     fr_prediction_coef coef, of_matrices;
-    prepare_prediction(s, s->d.optimizer, fr_store_version(s), ahead, 0, &coef);
-    prepare_prediction(s, matrix_rule(s), fr_store_version(s), ahead, 0, &of_matrices);
+    prepare_prediction(s, s->d.optimizer, s->version, ahead, 0, &coef);
+    prepare_prediction(s, matrix_rule(s), s->version, ahead, 0, &of_matrices);
     for (size_t at = 0, n; at < s->d.n; at += n) {
         const fr_matrix *m;
         n = fr__store_piece(s, at, s->d.n - at, &m);
         fr_sweep w = fr__store_sweep(s, at, n);
         w.n_ahead = 1;
-        w.ahead[0] = s->blocks[b].at + at;
+        w.ahead[0] = weight_at(s, b, at);
         w.ahead_coef = m ? of_matrices : coef;
         if (m)
             fr__store_predict_matrix(s, m, &w);
         else
             fr__device_sweep(s->d.device, s->d.optimizer, NULL, &w);
     }
+    return FR_OK;
 }
 
 /* --- updates --- */
+
+/* Of the new weights; with a master, of their image. -1: none. */
+static int choose_block(fr_store *s, int64_t batch)
+{
+    if (fr__store_has_master(s) && !s->reads_newest) return -1;
+    int newest = fr__store_newest_block(s);
+    if (newest < 0 || s->keeps_previous || fr__store_is_kept(s, newest, batch))
+        return fr__store_take_block(s, batch);
+    return newest;
+}
+
+/* The sweep will also write weights `ahead` updates past the new ones into block b. */
+static void add_ahead(fr_store *s, int b, int ahead)
+{
+    int j = s->n_ahead++;
+    s->blocks[b].is_valid = false;
+    s->ahead_block[j] = b;
+    s->ahead[j] = ahead;
+    prepare_prediction(s, s->d.optimizer, s->batch + 1, ahead, j, &s->ahead_coef);
+    prepare_prediction(s, matrix_rule(s), s->batch + 1, ahead, j, &s->matrix_ahead);
+}
+
+/* There is no block for the new weights. */
+static bool is_stuck(const fr_store *s) { return s->to < 0 && !fr__store_has_master(s); }
 
 void fr_store_begin(fr_store *s, int64_t batch, double grad_scale)
 {
@@ -87,32 +125,26 @@ void fr_store_begin(fr_store *s, int64_t batch, double grad_scale)
     if (matrix_rule(s))
         fr_optim_prepare(matrix_rule(s), &s->d.options, batch + 1, fr_store_lr(s, batch),
                          grad_scale, &s->matrix_coef);
-    s->to = s->newest;
-    if (s->keeps_previous || fr__store_is_kept(s, s->newest, batch))
-        s->to = fr__store_take_block(s, batch);
-    if (s->to < 0) return; /* fr_store_end reports it */
+    s->to = choose_block(s, batch);
+    if (is_stuck(s)) return; /* fr_store_end reports it */
 
-    uint64_t taken = (uint64_t)1 << s->to;
+    uint64_t taken = s->to < 0 ? 0 : (uint64_t)1 << s->to;
     int after[FR_MAX_AHEAD], n = s->d.policy->after(&s->d.context, after);
-    for (int i = 0; i < n; i++) {
+    if (s->to >= 0 && fr__store_has_master(s)) add_ahead(s, s->to, 0);
+    for (int i = 0; i < n && s->n_ahead < FR_MAX_AHEAD; i++) {
         int b = after[i] > 0 ? fr__store_free_block(s, batch, taken) : -1;
         if (b < 0) continue; /* no prediction, or no free block: then the pass predicts by itself */
         taken |= (uint64_t)1 << b;
-        s->blocks[b].is_valid = false;
-        s->ahead_block[s->n_ahead] = b;
-        s->ahead[s->n_ahead] = after[i];
-        prepare_prediction(s, s->d.optimizer, batch + 1, after[i], s->n_ahead, &s->ahead_coef);
-        prepare_prediction(s, matrix_rule(s), batch + 1, after[i], s->n_ahead, &s->matrix_ahead);
-        s->n_ahead++;
+        add_ahead(s, b, after[i]);
     }
     s->ahead_coef.keep = s->matrix_ahead.keep = s->drift_keep;
-    if (s->to != s->newest) s->blocks[s->to].is_valid = false;
+    if (s->to >= 0 && s->to != fr__store_newest_block(s)) s->blocks[s->to].is_valid = false;
 }
 
 /* Several threads may submit ranges concurrently. */
 void fr_store_range(fr_store *s, size_t offset, size_t count, const float *grad)
 {
-    if (s->to < 0 || count == 0) return;
+    if (count == 0 || is_stuck(s)) return;
     for (size_t done = 0, n; done < count; done += n) {
         const fr_matrix *m;
         n = fr__store_piece(s, offset + done, count - done, &m);
@@ -138,7 +170,7 @@ static fr_status check_end(fr_store *s, size_t expected)
                        "stage %d: the update of mini-batch %lld came at version %lld, expected "
                        "mini-batch %lld; is a step missing or was the store not reset?",
                        stage, batch, version, version);
-    if (s->to < 0)
+    if (is_stuck(s))
         return fr_fail(
             s->ctx, FR_INTERNAL,
             "stage %d, update of mini-batch %lld: no free block for the new weights: all "
@@ -157,10 +189,10 @@ fr_status fr_store_end(fr_store *s, size_t expected)
     FR_TRY(check_end(s, expected));
     fr__store_step_matrices(s);
     s->is_open = false;
-    s->newest = s->to;
-    fr__store_label(s, s->to, s->batch + 1, 0);
+    s->version = s->batch + 1;
+    if (!fr__store_has_master(s)) fr__store_label(s, s->to, s->version, 0);
     for (int j = 0; j < s->n_ahead; j++)
-        fr__store_label(s, s->ahead_block[j], s->batch + 1, s->ahead[j]);
+        fr__store_label(s, s->ahead_block[j], s->version, s->ahead[j]);
     if (s->counts) return FR_OK; /* there is nothing to compare */
     FR_TRY(fr_device_sync(s->d.device));
     return fr__error_samples_compare(s);

@@ -124,7 +124,7 @@ static void run_with_lanes(const char *line, int lanes, result *out)
     const fr_node *in = fr_graph_node(n.graph, node->inputs[0]);
     const fr__kernel any = {.ctx = ctx, .dev = dev, .node = node, .batch = BATCH};
     spec.inputs[0] = node->inputs[0];
-    fr__layout x;
+    fr__layout x = {.dtype = FR_F32};
     assert_int_equal(fr__layout_with_lanes(&any, in, lanes, &x), FR_OK);
     spec.x[0] = &x;
     fr__kernel *k = NULL;

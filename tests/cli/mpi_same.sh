@@ -33,6 +33,25 @@ same_in 4 tied parallel.method=1f1b parallel.stages=2 parallel.replicas=2 $exact
 as_single tied $exact "${clip[@]}"
 same_in 3 mlp parallel.method=1f1b 'parallel.replicas=[2,1]'
 
+# --- messages of bf16, which differ from those of one worker ---
+same_in 4 resnet parallel.method=1f1b parallel.stages=4 parallel.messages=bf16
+same_in 2 tied parallel.method=zbv parallel.stages=4 parallel.messages=bf16
+same_in 3 gpt parallel.method=spectrain 'parallel.replicas=[2,1]' parallel.messages=bf16
+
+# --- the precision bf16: one worker's numbers again where the method is a flush ---
+half=train.precision=bf16
+same_in 2 mlp parallel.method=1f1b parallel.stages=2 "${clip[@]}" $half
+as_single mlp "${clip[@]}" $half
+same_in 4 resnet parallel.method=zb-h1 parallel.stages=4 $half
+as_single resnet $half
+same_in 2 tied parallel.method=zbv parallel.stages=4 $half
+as_single tied $half
+same_in 4 gpt parallel.method=1f1b parallel.stages=2 parallel.replicas=2 $exact $half
+as_single gpt $exact $half
+same_in 4 tied parallel.method=spectrain parallel.stages=2 parallel.replicas=2 $half
+same_in 2 reslstm parallel.method=xpipe parallel.stages=2 $half
+same_in 4 vgg parallel.method=forerun parallel.stages=4 $half
+
 # --- asynchronous methods do not depend on timing ---
 same_in 4 mlp parallel.method=spectrain parallel.stages=2 parallel.replicas=2 \
     train.clip_norm=0.1 train.clip=late

@@ -1,5 +1,6 @@
-# Parameters tied across asynchronous stages: gpt learns, the ledger has the versions, runs resume to
-# the byte with every weight policy that has a memory, and in any other layout.
+# Parameters tied across stages: every schedule with a flush gives the weights of one worker; without
+# one gpt learns, the ledger has the versions, runs resume to the byte with every weight policy that
+# has a memory, and in any other layout.
 . "$(dirname "$0")/lib.bash"
 
 cat >gpt.yaml <<YAML
@@ -20,6 +21,15 @@ awk -F, 'NR > 1 && NF != 9 { exit 1 }
     END { if (n != 6 * 4 * 2) exit 1 }' ledger.csv || fail "ledger of tied weights"
 run 0 train gpt.yaml --out flush --set parallel.method=1f1b --ledger flush.csv --quiet
 same "$(head -1 flush.csv)" "stage,replica,micro,pass,version,predict,live" "head without ties"
+
+# --- with a flush: the weights of one worker; without clipping, so that only the tie asks for sums ---
+alone=(--set train.clip_norm=0 --set train.steps=3 --set run.predict=false --quiet)
+run 0 train gpt.yaml --out single --set parallel.method=single --set parallel.stages=1 "${alone[@]}"
+for method in naive-mp gpipe 1f1b interleaved zb-h1 zb-h2 zbv v-half v-min dualpipev; do
+    run 0 train gpt.yaml --out $method --set parallel.method=$method "${alone[@]}"
+    same "$(field $method/summary.json weights_sha256)" "$(field single/summary.json weights_sha256)" \
+        "tied weights of $method"
+done
 
 # --- resumed runs ---
 for method in forerun pipedream-2bw pipemare; do

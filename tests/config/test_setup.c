@@ -1,5 +1,7 @@
 /* test_setup.c -- data and model find their sizes in each other, or say why they cannot. */
 #include "config/setup.h"
+#include <forerun/models.h>
+
 #include "support/run_fixture.h"
 
 static fr_status open_setup(fixture *f, const char *yaml, fr__setup *s)
@@ -143,6 +145,57 @@ static void test_misfits(void **state)
     }
 }
 
+static fr_dtype type_of(const fr__setup *s, const char *node)
+{
+    return fr_graph_node(s->graph, fr_graph_find(s->graph, node))->dtype;
+}
+
+static void test_precision(void **state)
+{
+    fixture *f = *state;
+    fr__setup s;
+    char text[512];
+    static const char net[] = "model: {name: mlp, inputs: 4, depth: 2, width: 4, classes: 2}\n"
+                              "data: {name: synthetic, n: 10}\n";
+    assert_done(f, open_setup(f, net, &s));
+    assert_int_equal(fr_graph_precision(s.graph), FR_F32);
+    fr__setup_close(&s);
+    snprintf(text, sizeof text, "%strain: {precision: bf16}\n", net);
+    assert_done(f, open_setup(f, text, &s));
+    assert_int_equal(fr_graph_precision(s.graph), FR_BF16);
+    assert_int_equal(type_of(&s, "fc.0"), FR_BF16);
+    assert_int_equal(type_of(&s, "input"), FR_F32);
+    assert_int_equal(type_of(&s, "loss"), FR_F32);
+    fr__setup_close(&s);
+}
+
+/* A graph of the caller has its own precision unless the config has one. */
+static void test_precision_of_given_graph(void **state)
+{
+    fixture *f = *state;
+    const fr_dtype types[] = {FR_F32, FR_BF16};
+    fr_graph *plain, *own;
+    assert_done(f, fr_model_build(f->ctx, fr_model_find("mlp"), NULL, &plain));
+    for (int had = 0; had < 2; had++) {
+        assert_done(f, fr_graph_retype(f->ctx, plain, types[had], NULL, &own));
+        for (int wants = -1; wants < 2; wants++) {
+            char text[128] = "data: {name: synthetic, n: 10}\n";
+            fr__setup s;
+            if (wants >= 0)
+                snprintf(text, sizeof text,
+                         "data: {name: synthetic, n: 10}\ntrain: {precision: %s}\n",
+                         wants ? "bf16" : "fp32");
+            fr_run_options o = {.size = sizeof o, .config_text = text, .graph = own};
+            assert_done(f, fr__setup_open(f->ctx, &o, &s));
+            assert_int_equal(fr_graph_precision(s.graph), types[wants < 0 ? had : wants]);
+            assert_int_equal(s.settings.precision, types[wants < 0 ? had : wants]);
+            fr__setup_close(&s);
+        }
+        fr_graph_free(own);
+    }
+    fr_graph_free(plain);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +206,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_tsv_gives_classes_and_vocab, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(test_own_model_any_names, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_precision, fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(test_precision_of_given_graph, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(test_misfits, fixture_setup, fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

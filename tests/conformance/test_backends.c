@@ -1,6 +1,6 @@
 /* test_backends.c -- every backend gives ref's numbers on odd shapes, fused chains, shared values;
  * and the numbers do not depend on the kind of calls: split or joint, accumulated or reported,
- * fused or not, cached or not, on zeroed or on used memory. */
+ * fused or not, cached or not, on zeroed or on used memory. In floats, in bf16, and in mixtures. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,13 @@
 #include "support/harness.h"
 #include "support/test.h"
 
-static double tolerance_of(const net_case *c) { return c->tolerance > 0 ? c->tolerance : 1e-5; }
+/* See net_set_types. */
+typedef struct types {
+    const char *name;
+    fr_dtype precision;
+    uint64_t others;
+} types;
+static const types floats = {"f32", FR_F32, 0}, bf16 = {"bf16", FR_BF16, 0};
 
 static void open_filled(harness *h, const net *n, const harness_options *options, uint64_t seed)
 {
@@ -28,33 +34,60 @@ static void run_filled(harness *h, const net *n, const harness_options *options)
     if (harness_run(h) != FR_OK) fail_msg("%s", fr_ctx_error(h->ctx));
 }
 
-static void blame(const harness_options *o, const net_case *c, const char *what, const verdict *v)
-{
-    fail_msg("%s, %d threads, %s: %s: %s", fr_backend_name(o->backend), o->n_threads, what, c->line,
-             v->text);
-}
-
 /* A case on a backend, and its plain runs, which the others are compared with. */
 typedef struct subject {
     const net *n;
     const net_case *c;
     const fr_backend *b;
+    const types *t;
     harness plain[2]; /* training, evaluation */
 } subject;
+
+static void blame(const subject *s, const char *what, const verdict *v)
+{
+    fail_msg("%s, %s, %s: %s: %s", fr_backend_name(s->b), s->t->name, what, s->c->line, v->text);
+}
 
 static harness_options options_of(const subject *s, bool eval)
 {
     return (harness_options){.backend = s->b, .batch = s->c->batch, .eval = eval};
 }
 
-/* A run with these options gives the numbers of the plain one, to the bit if tolerance is 0. */
-static void expect_same(const subject *s, const harness_options *options, double tolerance,
-                        const char *what)
+/* A run with these options gives the bits of the plain one. */
+static void expect_same(const subject *s, const harness_options *options, const char *what)
 {
     harness h;
     verdict v;
     run_filled(&h, s->n, options);
-    if (!harness_same(&v, &s->plain[options->eval], &h, tolerance)) blame(options, s->c, what, &v);
+    if (!harness_same(&v, &s->plain[options->eval], &h, 0)) blame(s, what, &v);
+    harness_close(&h);
+}
+
+/* Of numbers that go on into a product or a node. Attention may round p and its gradient, too. */
+static int n_roundings(const net *n)
+{
+    int count = 0;
+    for (int i = n->stage.first; i < n->stage.last; i++) {
+        const fr_operator op = fr_graph_node(n->graph, i)->op;
+        count += op == FR_OP_ATTENTION || op == FR_OP_CROSS_ATTENTION ? 3 : 1;
+    }
+    return count;
+}
+
+/* Sums of floats in another order differ in the last digits. If a node rounds once, only what is
+ * rounded may move by one unit in the last place. In a chain this is 2^-8 of the largest number on
+ * average, and each rounding may add one. */
+static void expect_near(const subject *s, const harness_options *options, const char *what)
+{
+    const double tolerance = s->c->tolerance > 0 ? s->c->tolerance : 1e-5;
+    const harness *plain = &s->plain[options->eval];
+    const int n = n_roundings(s->n);
+    harness h;
+    verdict v;
+    run_filled(&h, s->n, options);
+    const bool is_near = s->t == &floats || n == 1 ? harness_same_as(&v, plain, &h, tolerance)
+                                                   : harness_same(&v, plain, &h, n * 0x1p-8);
+    if (!is_near) blame(s, what, &v);
     harness_close(&h);
 }
 
@@ -63,9 +96,9 @@ static void against_ref(const subject *s)
     for (int eval = 0; eval < 2; eval++) {
         harness_options ref = options_of(s, eval), two_threads = ref;
         ref.backend = &fr__backend_ref;
-        expect_same(s, &ref, tolerance_of(s->c), eval ? "evaluation by ref" : "training by ref");
+        expect_near(s, &ref, eval ? "evaluation by ref" : "training by ref");
         two_threads.n_threads = 2;
-        if (!eval) expect_same(s, &two_threads, tolerance_of(s->c), "two threads");
+        if (!eval) expect_near(s, &two_threads, "two threads");
     }
 }
 
@@ -73,16 +106,16 @@ static void split_backward(const subject *s)
 {
     harness_options split = options_of(s, false);
     split.split = true;
-    expect_same(s, &split, 0, "split backward");
+    expect_same(s, &split, "split backward");
 }
 
 static void gradients_are_reported_once(const subject *s)
 {
     harness_options transient = options_of(s, false);
     transient.transient = true;
-    expect_same(s, &transient, 0, "gradients as reported");
+    expect_same(s, &transient, "gradients as reported");
     transient.split = true;
-    expect_same(s, &transient, 0, "gradients as reported by a split backward");
+    expect_same(s, &transient, "gradients as reported by a split backward");
 }
 
 /* The plain runs have garbage there. */
@@ -91,7 +124,7 @@ static void memory_is_not_read_before_it_is_written(const subject *s)
     for (int eval = 0; eval < 2; eval++) {
         harness_options zeros = options_of(s, eval);
         zeros.zeroed = true;
-        expect_same(s, &zeros, 0, "zeros in memory");
+        expect_same(s, &zeros, "zeros in memory");
     }
 }
 
@@ -103,7 +136,7 @@ static void without_fusion(const subject *s)
     for (int eval = 0; eval < 2; eval++) {
         harness_options options = options_of(s, eval);
         options.backend = &lone;
-        expect_same(s, &options, 0, "without fusion");
+        expect_same(s, &options, "without fusion");
     }
 }
 
@@ -119,8 +152,7 @@ static void derived_weights_follow_the_weights(const subject *s)
     again.pass.weights_id = 2;
     for (int i = 0; i < 2; i++) { /* the second time with the cache of the first */
         if (harness_run(&again) != FR_OK) fail_msg("%s", fr_ctx_error(again.ctx));
-        if (!harness_same(&v, &again, &s->plain[0], 0))
-            blame(&options, s->c, "derived weights", &v);
+        if (!harness_same(&v, &again, &s->plain[0], 0)) blame(s, "derived weights", &v);
     }
     harness_close(&again);
 }
@@ -144,47 +176,130 @@ static void gradients_accumulate(const subject *s)
     if (harness_run(&h) != FR_OK) fail_msg("%s", fr_ctx_error(h.ctx));
     for (int i = 0; i < h.n_params; i++) {
         if (sum[i] && !harness_near(&v, "sum", h.dw[i], sum[i], h.n_w[i], 1e-6))
-            blame(&options, s->c, "accumulation", &v);
+            blame(s, "accumulation", &v);
         free(sum[i]);
     }
     harness_close(&h);
 }
 
-static void check_case(const net_case *c, const fr_backend *b)
+typedef void (*check)(const subject *s);
+static const check all_checks[] = {against_ref,
+                                   split_backward,
+                                   gradients_are_reported_once,
+                                   memory_is_not_read_before_it_is_written,
+                                   without_fusion,
+                                   derived_weights_follow_the_weights,
+                                   gradients_accumulate,
+                                   NULL},
+                   checks_of_types[] = {against_ref, split_backward, without_fusion, NULL};
+
+/* Operators alone in a net whose output, or input of the loss, is bf16. */
+static bool met[FR_OPERATOR_COUNT];
+
+static void note_operator(const net *n)
 {
-    static void (*const checks[])(const subject *s) = {
-        against_ref,
-        split_backward,
-        gradients_are_reported_once,
-        memory_is_not_read_before_it_is_written,
-        without_fusion,
-        derived_weights_follow_the_weights,
-        gradients_accumulate,
-    };
+    const fr_node *last = fr_graph_node(n->graph, n->stage.last - 1);
+    const bool is_loss = last->op == FR_OP_CROSS_ENTROPY;
+    const fr_node *stored = is_loss ? fr_graph_node(n->graph, last->inputs[0]) : last;
+    if (n->stage.last - n->stage.first == 1) met[last->op] |= stored->dtype == FR_BF16;
+}
+
+static void check_case(const net_case *c, const fr_backend *b, const types *t, const check *checks)
+{
     net n;
-    subject s = {.n = &n, .c = c, .b = b};
+    subject s = {.n = &n, .c = c, .b = b, .t = t};
     net_build(&n, c->line);
+    if (t != &floats) net_set_types(&n, t->precision, t->others);
+    note_operator(&n);
     for (int eval = 0; eval < 2; eval++) {
         harness_options options = options_of(&s, eval);
         run_filled(&s.plain[eval], &n, &options);
     }
-    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) checks[i](&s);
+    for (size_t i = 0; checks[i]; i++) checks[i](&s);
     for (int eval = 0; eval < 2; eval++) harness_close(&s.plain[eval]);
     net_free(&n);
 }
 
-static void every_operator(void **state)
+static void all_cases(const types *t, const check *checks)
 {
-    (void)state;
     FOR_EACH_BACKEND(b)
-    for (size_t i = 0; i < n_operator_cases; i++) check_case(&operator_cases[i], *b);
+    {
+        for (size_t i = 0; i < n_operator_cases; i++) check_case(&operator_cases[i], *b, t, checks);
+        for (size_t i = 0; i < n_network_cases; i++) check_case(&network_cases[i], *b, t, checks);
+    }
 }
 
-static void every_network(void **state)
+static void in_floats(void **state)
 {
     (void)state;
-    FOR_EACH_BACKEND(b)
-    for (size_t i = 0; i < n_network_cases; i++) check_case(&network_cases[i], *b);
+    all_cases(&floats, all_checks);
+}
+
+static void in_bf16(void **state)
+{
+    (void)state;
+    memset(met, 0, sizeof met);
+    all_cases(&bf16, all_checks);
+    for (int op = FR_OP_INPUT + 1; op < FR_OPERATOR_COUNT; op++)
+        if (!met[op]) fail_msg("no case of %s in bf16", fr_operator_name((fr_operator)op));
+}
+
+/* Rounds what is stored as bf16 in another net. */
+static void round_like(harness *h, const harness *other)
+{
+    for (int i = 0; i < h->n_out; i++)
+        if (fr_program_output(other->program, i)->dtype == FR_BF16)
+            harness_round_values(h->y[i], h->n_y[i]);
+    for (int i = 0; i < h->n_in; i++)
+        if (h->dx[i]) harness_round_values(h->dx[i], h->n_x[i]);
+}
+
+/* What ref computes in bf16 is what it computes in floats from the same numbers, then rounded. The
+ * backward of some operators reads their output, which is rounded: gradients are near. */
+static void ref_rounds_once(void **state)
+{
+    static const fr_operator readers[] = {FR_OP_SELU, FR_OP_TANH, FR_OP_SIGMOID, FR_OP_LSTM};
+    const harness_options options[] = {{.backend = &fr__backend_ref},
+                                       {.backend = &fr__backend_ref, .eval = true}};
+    (void)state;
+    for (size_t i = 0; i < 2 * n_operator_cases && test_uses(&fr__backend_ref); i++) {
+        const net_case *c = &operator_cases[i / 2];
+        harness_options o = options[i % 2];
+        net n[2];
+        harness h[2]; /* in floats, in bf16 */
+        verdict v;
+        double tolerance = 0;
+        o.batch = c->batch;
+        for (int k = 0; k < 2; k++) {
+            net_build(&n[k], c->line);
+            if (k) net_set_types(&n[k], FR_BF16, 0);
+            open_filled(&h[k], &n[k], &o, 9);
+            harness_round(&h[k]);
+            if (harness_run(&h[k]) != FR_OK) fail_msg("%s", fr_ctx_error(h[k].ctx));
+        }
+        round_like(&h[0], &h[1]);
+        const fr_operator op = fr_graph_node(n[1].graph, n[1].stage.last - 1)->op;
+        for (size_t k = 0; k < sizeof readers / sizeof *readers; k++)
+            if (op == readers[k] && !o.eval) tolerance = 0x1p-7;
+        if (!harness_near(&v, "y", h[1].y[0], h[0].y[0], h[0].n_y[0], 0) ||
+            !harness_same(&v, &h[1], &h[0], tolerance))
+            fail_msg("%s: %s", c->line, v.text);
+        for (int k = 0; k < 2; k++) harness_close(&h[k]), net_free(&n[k]);
+    }
+}
+
+/* Every other node in the other type, and every other pair: any two neighbours are met in any two
+ * types. Weights of bf16 and of floats. */
+static void in_mixtures(void **state)
+{
+    (void)state;
+    static const types mixtures[] = {{"bf16, every other node f32", FR_BF16, 0x5555555555555555},
+                                     {"bf16, other pairs f32", FR_BF16, 0x3333333333333333},
+                                     {"f32, every other node bf16", FR_F32, 0x5555555555555555},
+                                     {"f32, other pairs bf16", FR_F32, 0x3333333333333333},
+                                     {"f32 weights, nodes of bf16", FR_F32, ~UINT64_C(0)}};
+    for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++)
+        all_cases(&mixtures[i], checks_of_types);
 }
 
 /* Requesting the value of an inner node changes nothing else. */
@@ -260,8 +375,10 @@ static void tied_parameters_share_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_operator),
-        cmocka_unit_test(every_network),
+        cmocka_unit_test(in_floats),
+        cmocka_unit_test(ref_rounds_once),
+        cmocka_unit_test(in_bf16),
+        cmocka_unit_test(in_mixtures),
         cmocka_unit_test(extra_output_is_seen),
         cmocka_unit_test(tied_parameters_share_values),
     };

@@ -1,6 +1,7 @@
 /* test_device.c -- operations on device memory (backend/device.h): every backend, with one thread
  * and with two, gives the bits of plain loops. */
 #include "backend/device.h"
+#include "base/bf16.h"
 #include "optim/optim.h"
 
 #include "base/philox.h"
@@ -63,7 +64,14 @@ static void copies(bed *t)
     assert_int_equal(fr__device_copy(t->dev, t->at[0], NULL, n * sizeof(float)), FR_OK);
     assert_block(t, 0, n, "copy of zeros");
     for (size_t i = 0; i < 300; i++) expected[i] = host[2][i * 100];
-    assert_int_equal(fr__device_pick(t->dev, got, t->at[2], 300, 100), FR_OK);
+    assert_int_equal(fr__device_pick(t->dev, got, FR_F32, t->at[2], 300, 100), FR_OK);
+    assert_memory_equal(got, expected, 300 * sizeof(float));
+    for (size_t i = 0; i < 300; i++) { /* the same memory as bf16 */
+        uint16_t bf16;
+        memcpy(&bf16, (const char *)host[2] + i * 101 * sizeof bf16, sizeof bf16);
+        expected[i] = fr__bf16_value(bf16);
+    }
+    assert_int_equal(fr__device_pick(t->dev, got, FR_BF16, t->at[2], 300, 101), FR_OK);
     assert_memory_equal(got, expected, 300 * sizeof(float));
 }
 
@@ -130,9 +138,10 @@ static void sweeps(bed *t, const fr_optimizer *opt, const fr_optimizer *of)
     fr_optim_coef coef;
     of->defaults(&o);
     fr_optim_prepare(opt->prepare ? opt : of->matrices->apply, &o, 3, 0.01, 0.5, &coef);
-    for (int x = 0; x < 24; x++) {
-        bool has_drift = x & 1, in_place = x & 2, is_step = x & 4;
-        int n_ahead = is_step ? x / 8 : 1 + x / 16;
+    for (int x = 0; x < 48; x++) {
+        bool has_drift = x & 1, in_place = x & 2, is_step = x & 4, is_bf16 = x >= 24;
+        int n_ahead = is_step ? x % 24 / 8 : 1 + x % 24 / 16;
+        if (is_bf16 && !in_place) continue;
         if (!is_step && !opt->predict) continue;
         for (int k = 0; k < 8; k++) {
             memcpy(plain[k] = model[k], host[k], sizeof model[k]);
@@ -141,6 +150,7 @@ static void sweeps(bed *t, const fr_optimizer *opt, const fr_optimizer *of)
         }
         fr_sweep expects = sweep_over(plain, N - 2, has_drift, in_place, n_ahead);
         fr_sweep sweep = sweep_over(t->at, N - 2, has_drift, in_place, n_ahead);
+        sweep.ahead_is_bf16 = expects.ahead_is_bf16 = is_bf16;
         if (is_step)
             opt->step(&coef, &expects);
         else

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "support/backend.h"
+#include "support/cases.h"
 #include "support/harness.h"
 #include "support/test.h"
 
@@ -111,6 +112,32 @@ static void lengths_at_the_edge(void **state)
     }
 }
 
+/* In bf16 too, with inputs of bf16 and of floats, whose NaN has the bits that a rounding would
+ * carry away. */
+static void expect_nan(const fr_backend *b, const char *line, fr_dtype type, uint64_t others)
+{
+    static const uint32_t nans[] = {0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF};
+    harness_options options = {.backend = b, .batch = 2};
+    net n;
+    harness h;
+    net_build(&n, line);
+    net_set_types(&n, type, others);
+    assert_int_equal(harness_open(&h, &n, &options), FR_OK);
+    for (size_t i = 0; i < sizeof nans / sizeof *nans; i++) {
+        bool found = false;
+        harness_fill(&h, &n, 1);
+        memcpy((float *)h.x[0] + 2, &nans[i], sizeof nans[i]);
+        fr_status status = harness_forward(&h);
+        if (status != FR_OK) fail_msg("%s: %s", line, fr_ctx_error(h.ctx));
+        for (size_t j = 0; j < h.n_y[0]; j++) found |= isnan(h.y[0][j]);
+        if (!found)
+            fail_msg("%s, %s, %s: the NaN %x is gone", fr_backend_name(b),
+                     type == FR_BF16 ? "bf16" : "f32", line, (unsigned)nans[i]);
+    }
+    harness_close(&h);
+    net_free(&n);
+}
+
 /* A divergence must show in the loss: operators pass on a NaN. (max_pool and a fused relu need not,
  * because of their instructions.) */
 static void nan_goes_through(void **state)
@@ -122,30 +149,86 @@ static void nan_goes_through(void **state)
         "a = x 2,4,4; y = selu a",
         "a = x 2,4,4; y = tanh a",
         "a = x 2,4,4; y = sigmoid a",
+        "a = x 2,4,4; y = dropout a p=0.01",
+        "a = x 2,4,4; y = alpha_dropout a p=0.01",
         "a = x 2,4,4; y = avg_pool a kernel=2,2",
         "a = x 2,4,4; y = global_pool a",
         "a = x 2,4,4; y = batch_norm a",
         "a = x 2,4,4; y = layer_norm a",
         "a = x 2,4,4; y = conv2d a out=3 kernel=3,3 pad=1,1",
+        "a = x 16,4,4; y = conv2d a out=16 kernel=3,3 pad=1,1",
         "a = x 2,4,4; b = flatten a; y = linear b out=3",
+        "a = x 32; y = linear a out=3",
+        "a = x 4; b = x 4; y = add a b",
+        "a = x 4,3; b = x 4,2; y = concat a b axis=1",
+        "a = x 4,3; y = slice a to=2",
+        "a = x 4,3; y = reverse_time a",
+        "a = x 4,3; y = mean_time a",
+        "a = x 1,3; y = last_time a",
         "a = x 4,12; y = attention a heads=2",
+        "q = x 4,6; k = x 5,12; y = cross_attention q k heads=2",
         "a = x 4,12; y = lstm a hidden=3",
         "a = x 5; t = ids - 0 4; y = cross_entropy a t",
     };
     FOR_EACH_BACKEND(b)
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        expect_nan(*b, lines[i], FR_F32, 0);
+        expect_nan(*b, lines[i], FR_BF16, 0);
+        expect_nan(*b, lines[i], FR_BF16, 0x3); /* a is node 1: of floats */
+    }
+}
+
+static void run_wild(harness *h, const net *n, const harness_options *o, float value)
+{
+    if (harness_open(h, n, o) != FR_OK) fail_msg("%s", fr_ctx_error(h->ctx));
+    harness_fill(h, n, 1);
+    for (int i = 0; i < h->n_in; i++)
+        if (fr_program_input(h->program, i)->dtype != FR_I32) ((float *)h->x[i])[1] = value;
+    harness_round(h);
+    if (harness_forward(h) != FR_OK) fail_msg("%s", fr_ctx_error(h->ctx));
+}
+
+static int kind_of(float v) { return isnan(v) ? 2 : isinf(v) ? (v > 0 ? 1 : -1) : 0; }
+
+/* What is infinite or NaN in floats, is in bf16. */
+static void wild_values_stay(void **state)
+{
+    (void)state;
+    static const float wild[] = {INFINITY, -INFINITY, NAN};
+    FOR_EACH_BACKEND(b)
+    for (size_t i = 0; i < 3 * n_operator_cases; i++) {
+        const net_case *c = &operator_cases[i / 3];
+        const harness_options o = {.backend = *b, .batch = c->batch};
+        net in_floats, in_bf16;
+        harness f, h;
+        net_build(&in_floats, c->line), net_build(&in_bf16, c->line);
+        net_set_types(&in_bf16, FR_BF16, 0);
+        run_wild(&f, &in_floats, &o, wild[i % 3]), run_wild(&h, &in_bf16, &o, wild[i % 3]);
+        for (size_t j = 0; j < f.n_y[0]; j++)
+            if (kind_of(f.y[0][j]) != kind_of(h.y[0][j]))
+                fail_msg("%s, %s, with %g: y[%zu] is %g in floats, %g in bf16", fr_backend_name(*b),
+                         c->line, (double)wild[i % 3], j, (double)f.y[0][j], (double)h.y[0][j]);
+        harness_close(&f), harness_close(&h);
+        net_free(&in_floats), net_free(&in_bf16);
+    }
+}
+
+/* Sums beyond the largest number of bf16 become infinite, as those beyond that of floats. */
+static void bf16_overflows(void **state)
+{
+    (void)state;
+    static const float from[] = {0x1.fep126f, 0x1.fep127f}, to[] = {0x1.fep127f, INFINITY};
+    FOR_EACH_BACKEND(b)
+    for (int i = 0; i < 2; i++) {
         net n;
         harness h;
-        bool found = false;
-        net_build(&n, lines[i]);
         harness_options options = {.backend = *b, .batch = 2};
+        net_build(&n, "a = x 20; y = add a a");
+        net_set_types(&n, FR_BF16, 0);
         assert_int_equal(harness_open(&h, &n, &options), FR_OK);
-        harness_fill(&h, &n, 1);
-        ((float *)h.x[0])[2] = NAN;
-        fr_status status = harness_forward(&h);
-        if (status != FR_OK) fail_msg("%s: %s", lines[i], fr_ctx_error(h.ctx));
-        for (size_t j = 0; j < h.n_y[0]; j++) found |= isnan(h.y[0][j]);
-        if (!found) fail_msg("%s, %s: the NaN is gone", fr_backend_name(*b), lines[i]);
+        for (size_t j = 0; j < h.n_x[0]; j++) ((float *)h.x[0])[j] = j % 2 ? from[i] : -from[i];
+        assert_int_equal(harness_forward(&h), FR_OK);
+        for (size_t j = 0; j < h.n_y[0]; j++) assert_true(h.y[0][j] == (j % 2 ? to[i] : -to[i]));
         harness_close(&h);
         net_free(&n);
     }
@@ -154,10 +237,9 @@ static void nan_goes_through(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_values_are_named),
-        cmocka_unit_test(one_number_has_no_variance),
-        cmocka_unit_test(lengths_at_the_edge),
-        cmocka_unit_test(nan_goes_through),
+        cmocka_unit_test(bad_values_are_named), cmocka_unit_test(one_number_has_no_variance),
+        cmocka_unit_test(lengths_at_the_edge),  cmocka_unit_test(nan_goes_through),
+        cmocka_unit_test(wild_values_stay),     cmocka_unit_test(bf16_overflows),
     };
     return cmocka_run_group_tests_name("conformance/errors", tests, NULL, NULL);
 }

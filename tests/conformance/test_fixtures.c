@@ -1,4 +1,5 @@
-/* test_fixtures.c -- every operator of every backend against the numbers of PyTorch. */
+/* test_fixtures.c -- every operator of every backend against the numbers of PyTorch, in floats and,
+ * within its rounding, in bf16. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +22,9 @@ static const struct {
     {FR_OP_MEAN_TIME, 1e-5}, {FR_OP_LAST_TIME, 1e-5},    {FR_OP_CROSS_ENTROPY, 1e-5},
     {FR_OP_SLICE, 1e-5},     {FR_OP_REVERSE_TIME, 1e-5}, {FR_OP_CROSS_ATTENTION, 1e-5},
 };
+
+/* PyTorch computed with floats; here the inputs are rounded to 8 bits, too. */
+#define BF16_TOLERANCE 0x1p-6
 
 /* The case as a line of net.h: "x0 = x 3,8; y = conv2d x0 out=4 kernel=3,3". */
 static void write_line(const fixture_case *c, fr_operator op, char *line, size_t room)
@@ -69,8 +73,8 @@ static bool check(const fixture_case *c, const char *prefix, int i, const float 
     return harness_near(v, name, got, t->f, n, tolerance);
 }
 
-static void run_case(const fr_backend *backend, fr_operator op, const fixture_case *c,
-                     double tolerance)
+static void run_case(const fr_backend *backend, fr_dtype type, fr_operator op,
+                     const fixture_case *c, double tolerance)
 {
     char line[512];
     net n;
@@ -79,6 +83,10 @@ static void run_case(const fr_backend *backend, fr_operator op, const fixture_ca
     bool eval = fixture_number(c, "eval", 0) != 0;
     write_line(c, op, line, sizeof line);
     net_build(&n, line);
+    /* Of numbers that differ by less than their rounding, nothing is left: such inputs stay floats.
+     */
+    const bool is_shifted = type == FR_BF16 && strcmp(c->name, "shifted") == 0;
+    net_set_types(&n, type, is_shifted ? (UINT64_C(1) << n.stage.first) - 1 : 0);
     harness_options options = {
         .backend = backend, .batch = (int)fixture_need(c, "x0")->dim[0], .eval = eval};
     if (harness_open(&h, &n, &options) != FR_OK) fail_msg("%s: %s", line, fr_ctx_error(h.ctx));
@@ -95,7 +103,8 @@ static void run_case(const fr_backend *backend, fr_operator op, const fixture_ca
         good = h.dw[i] ? check(c, "dw", i, h.dw[i], h.n_w[i], tolerance, &v)
                        : check(c, "after", i, h.after[i], h.n_w[i], tolerance, &v);
     if (!good)
-        fail_msg("%s, %s %s: %s", fr_backend_name(backend), fr_operator_name(op), c->name, v.text);
+        fail_msg("%s, %s, %s %s: %s", fr_backend_name(backend), type == FR_BF16 ? "bf16" : "f32",
+                 fr_operator_name(op), c->name, v.text);
     harness_close(&h);
     net_free(&n);
 }
@@ -107,8 +116,10 @@ static void operators_agree_with_pytorch(void **state)
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         fixture f;
         fixture_load(&f, fr_operator_name(table[i].op));
-        for (int c = 0; c < f.n_cases; c++)
-            run_case(*b, table[i].op, &f.cases[c], table[i].tolerance);
+        for (int c = 0; c < f.n_cases; c++) {
+            run_case(*b, FR_F32, table[i].op, &f.cases[c], table[i].tolerance);
+            run_case(*b, FR_BF16, table[i].op, &f.cases[c], BF16_TOLERANCE);
+        }
         fixture_free(&f);
     }
 }

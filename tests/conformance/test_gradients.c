@@ -1,5 +1,5 @@
-/* test_gradients.c -- every operator of every backend against finite differences; and proof that a
- * gradient that is wrong by one percent, or in its sign, is detected. */
+/* test_gradients.c -- every operator of every backend against finite differences, in floats and in
+ * bf16; and proof that a gradient that is wrong by one percent, or in its sign, is detected. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,16 +9,23 @@
 #include "support/gradcheck.h"
 #include "support/test.h"
 
+static const fr_dtype precisions[] = {FR_F32, FR_BF16};
+
+static void check_slopes(const char *line, int batch)
+{
+    FOR_EACH_BACKEND(b)
+    for (int i = 0; i < 2; i++) {
+        verdict v;
+        if (!gradcheck(&v, line, batch, *b, precisions[i]))
+            fail_msg("%s, %s, %s: %s", fr_backend_name(*b), i ? "bf16" : "f32", line, v.text);
+    }
+}
+
 static void gradients_are_slopes(void **state)
 {
     (void)state;
-    FOR_EACH_BACKEND(b)
-    for (size_t i = 0; i < n_operator_cases; i++) {
-        const net_case *c = &operator_cases[i];
-        verdict v;
-        if (!gradcheck(&v, c->line, c->batch, *b))
-            fail_msg("%s, %s: %s", fr_backend_name(*b), c->line, v.text);
-    }
+    for (size_t i = 0; i < n_operator_cases; i++)
+        check_slopes(operator_cases[i].line, operator_cases[i].batch);
 }
 
 /* A whole smooth network, to test sums of gradients over several paths. */
@@ -30,11 +37,7 @@ static void network_gradients_are_slopes(void **state)
         "c = batch_norm b; d = tanh c; e = conv2d d out=5 kernel=1,1; f = add e d; "
         "g = concat f d a; h = avg_pool g kernel=2,2; i = flatten h; j = linear i out=7; "
         "k = gelu j; l = linear k out=4; y = cross_entropy l t label_smoothing=0.1";
-    FOR_EACH_BACKEND(b)
-    {
-        verdict v;
-        if (!gradcheck(&v, line, 3, *b)) fail_msg("%s: %s", fr_backend_name(*b), v.text);
-    }
+    check_slopes(line, 3);
 }
 
 static void every_operator_is_checked(void **state)
@@ -110,7 +113,7 @@ static void expect_red(const net_case *c, const fr_backend *faulty)
 {
     verdict v;
     fault.is_used = false;
-    if (gradcheck(&v, c->line, c->batch, faulty))
+    if (gradcheck(&v, c->line, c->batch, faulty, FR_F32))
         fail_msg("%s: differences do not see factor %g of gradient %d", c->line,
                  (double)fault.factor, fault.param);
     assert_true(fault.is_used);

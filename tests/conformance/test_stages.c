@@ -1,4 +1,5 @@
-/* test_stages.c -- a net cut in two gives the gradients of the whole, bit for bit, for any cut. */
+/* test_stages.c -- a net cut in two gives the gradients of the whole, bit for bit, for any cut. In
+ * floats, in bf16, and in a mixture, where a cut may be between two types. */
 #include <string.h>
 
 #include "support/backend.h"
@@ -73,29 +74,45 @@ static void check_cut(const net *n, const net_case *c, const fr_backend *b, cons
     harness_close(&first), harness_close(&second);
 }
 
+static void check_cuts(const fr_backend *b, const net_case *c, fr_dtype precision, uint64_t others)
+{
+    net n;
+    harness whole;
+    net_build(&n, c->line);
+    net_set_types(&n, precision, others);
+    open_stage(&whole, &n, b, c->batch, n.stage.first, n.stage.last);
+    must_run(&whole);
+    for (int cut = n.stage.first + 1; cut < n.stage.last; cut++) check_cut(&n, c, b, &whole, cut);
+    harness_close(&whole);
+    net_free(&n);
+}
+
+static void all_cuts(fr_dtype precision, uint64_t others)
+{
+    FOR_EACH_BACKEND(b)
+    for (size_t i = 0; i < n_network_cases; i++)
+        if (!strstr(network_cases[i].line, "keep"))
+            check_cuts(*b, &network_cases[i], precision, others);
+}
+
 static void cuts_do_not_matter(void **state)
 {
     (void)state;
-    FOR_EACH_BACKEND(b)
-    for (size_t i = 0; i < n_network_cases; i++) {
-        const net_case *c = &network_cases[i];
-        net n;
-        harness whole;
-        if (strstr(c->line, "keep")) continue;
-        net_build(&n, c->line);
-        open_stage(&whole, &n, *b, c->batch, n.stage.first, n.stage.last);
-        must_run(&whole);
-        for (int cut = n.stage.first + 1; cut < n.stage.last; cut++)
-            check_cut(&n, c, *b, &whole, cut);
-        harness_close(&whole);
-        net_free(&n);
-    }
+    all_cuts(FR_F32, 0);
+}
+
+static void nor_in_bf16(void **state)
+{
+    (void)state;
+    all_cuts(FR_BF16, 0);
+    all_cuts(FR_BF16, 0x3333333333333333); /* every other pair in floats */
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cuts_do_not_matter),
+        cmocka_unit_test(nor_in_bf16),
     };
     return cmocka_run_group_tests_name("conformance/stages", tests, NULL, NULL);
 }

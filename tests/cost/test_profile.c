@@ -69,7 +69,8 @@ static void json_round_trip(void **state)
                           .accounted = 0.97,
                           .jitter = 0.125,
                           .workspace_bytes = 1e6,
-                          .state_per_weight = 1};
+                          .state_per_weight = 1,
+                          .precision = FR_BF16};
     const fr_profile *p, *q;
     assert_ok(ctx, fr_profile_copy(ctx, &by_hand, &p));
     assert_string_equal(p->nodes[2].name, "node2");
@@ -82,7 +83,7 @@ static void json_round_trip(void **state)
     assert_int_equal(q->n_micro, 4);
     assert_true(q->step_s == 0.5 && q->accounted == 0.97 && q->workspace_bytes == 1e6);
     assert_true(q->jitter == 0.125);
-    assert_true(q->state_per_weight == 1);
+    assert_true(q->state_per_weight == 1 && q->precision == FR_BF16);
     assert_true(q->nodes[1].back_input_s == 0.25 && q->nodes[1].back_weight_s == 1e-30);
     assert_true(q->nodes[1].update_s == 7 && q->nodes[1].flops == 1e18);
     assert_int_equal(q->nodes[1].kept_bytes, 1LL << 60);

@@ -4,10 +4,12 @@
 
 #include <forerun/state.h>
 
+#include "base/bf16.h"
 #include "base/philox.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "support/test.h"
@@ -237,6 +239,19 @@ static inline fr_feed feed_of(const net *n, const minibatch *m)
 /* A node that bench_init stores as bf16; NULL: none. The backend must be able to (test_bf16.c). */
 static const char *bf16_node;
 
+/* Of all nets: FR_PRECISION=bf16 chooses. */
+static inline bool is_bf16(void)
+{
+    const char *precision = getenv("FR_PRECISION");
+    return precision && strcmp(precision, "bf16") == 0;
+}
+
+/* A value as its tensor, or the weights of a pass, have it: for references in plain C. */
+static inline double stored(double value)
+{
+    return is_bf16() ? (double)fr__bf16_value(fr__bf16_of((float)value)) : value;
+}
+
 static inline void bench_init(bench *b, int which)
 {
     memset(b, 0, sizeof *b);
@@ -244,6 +259,7 @@ static inline void bench_init(bench *b, int which)
     b->ctx = fr_ctx_create();
     assert_non_null(b->ctx);
     assert_int_equal(fr_graph_create(b->ctx, b->net->name, &b->graph), FR_OK);
+    if (is_bf16()) assert_int_equal(fr_graph_set_precision(b->graph, FR_BF16), FR_OK);
     b->net->build(b->graph);
     if (bf16_node) fr_graph_store(b->graph, fr_graph_find(b->graph, bf16_node), FR_BF16);
     if (fr_graph_finish(b->graph) != FR_OK) fail_msg("%s", fr_ctx_error(b->ctx));

@@ -48,7 +48,7 @@ static void predict(const model *m, int layer, int version, int ahead, double to
             if (m->is_adam && version > 0)
                 toward = toward / unbias1 /
                          (sqrt(m->square[version].at[layer][o][i] / unbias2) + m->o.eps);
-            to[o][i] = m->w[version].at[layer][o][i] - ahead * rate(m, k) * toward;
+            to[o][i] = stored(m->w[version].at[layer][o][i] - ahead * rate(m, k) * toward);
         }
 }
 
@@ -66,23 +66,23 @@ static void pass_sample(model *m, int batch, int first, int micro, const float *
         for (int o = 0; o < n_out(l); o++) {
             double x = w[o][WIDTH];
             for (int i = 0; i < WIDTH; i++) x += w[o][i] * y[l][i];
-            y[l + 1][o] = l == LAYERS - 1 ? x : tanh(x);
+            y[l + 1][o] = l == LAYERS - 1 ? stored(x) : stored(tanh(stored(x)));
         }
     }
     for (int c = 0; c < 5; c++) sum += exp(y[LAYERS][c]);
     for (int c = 0; c < 5 && target != FR_TARGET_IGNORE; c++)
-        dy[c] = (exp(y[LAYERS][c]) / sum - (c == target)) / (double)n_targets;
+        dy[c] = stored((exp(y[LAYERS][c]) / sum - (c == target)) / (double)n_targets);
     for (int l = LAYERS - 1; l >= 0; l--) {
         double dx[WIDTH] = {0};
         for (int o = 0; o < n_out(l); o++) {
-            double d = l == LAYERS - 1 ? dy[o] : dy[o] * (1 - y[l + 1][o] * y[l + 1][o]);
+            double d = l == LAYERS - 1 ? dy[o] : stored(dy[o] * (1 - y[l + 1][o] * y[l + 1][o]));
             m->grad.at[l][o][WIDTH] += d;
             for (int i = 0; i < WIDTH; i++) {
                 m->grad.at[l][o][i] += d * y[l][i];
-                dx[i] += d * m->w[batch].at[l][o][i];
+                dx[i] += d * stored(m->w[batch].at[l][o][i]);
             }
         }
-        memcpy(dy, dx, sizeof dy);
+        for (int i = 0; i < WIDTH; i++) dy[i] = stored(dx[i]);
     }
 }
 
@@ -196,6 +196,9 @@ static const struct setting {
                 {"adamw", 0.005, 0, 0, 0, false, false},
                 {"adamw", 0.005, 0, 0, 0.01, false, false}};
 
+/* Of comparisons; and those in which a value fell to the other side when it was rounded to bf16. */
+static int n_cases, n_far;
+
 static void compare(const struct setting *s, int n, int t)
 {
     static model m; /* large */
@@ -231,7 +234,8 @@ static void compare(const struct setting *s, int n, int t)
     rig_steps(&r, DRAIN, STEPS - DRAIN);
     read_weights(&r, &got);
     double moved = distance(&m.w[0], &m.w[STEPS]), off = distance(&got, &m.w[STEPS]);
-    if (!(moved > 0.05 && off < 1e-4))
+    n_cases++, n_far += off > 1e-5;
+    if (!(moved > 0.05 && off < (is_bf16() ? 2e-3 : 1e-4)))
         fail_msg("%s momentum %g, dampening %g, nesterov %d, clip %g, late %d: %g away from the "
                  "reference, "
                  "which moved by %g",
@@ -246,6 +250,7 @@ static void same_weights(void **unused)
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         for (int n = 1; n <= 8; n *= 2)
             for (int t = 1; t <= 4; t *= 2) compare(&settings[i], n, t);
+    assert_true(n_far <= n_cases / 3);
 }
 
 int main(void)

@@ -137,9 +137,13 @@ static void copies_as_published(void **unused)
             open_rig(&r, MLP, &o);
             for (int k = 0; k < n; k++) {
                 const fr_memory_use *use = fr_engine_predicted(r.engine, k);
-                assert_int_equal(use->weight_copies, expected[i].copies(n, k));
-                /* one block of state for sgd: as large as a copy */
-                assert_int_equal(use->weights, (size_t)use->weight_copies * use->optimizer);
+                const fr_dtype type = is_bf16() ? FR_BF16 : FR_F32;
+                /* bf16: beside the master, and no copy of the newest if no pass reads it */
+                bool is_unread = is_bf16() && !strcmp(expected[i].policy, "spectrain") && k > 1;
+                assert_int_equal(use->weight_copies, expected[i].copies(n, k) - is_unread);
+                /* one block of state for sgd: 4 bytes for a weight */
+                assert_int_equal(use->weights,
+                                 use->optimizer / 4 * fr_weight_bytes(type, use->weight_copies));
             }
             rig_close(&r);
         }

@@ -106,8 +106,11 @@ static void check_refusal(const pair *p, rig *r, fr_status status)
 static void check_memory(const pair *p, rig *r)
 {
     fr_exec_plan *plan;
-    const fr_exec_desc d = {
-        .schedule = r->schedule, .policy = p->policy, .policy_options = r->desc.policy_options};
+    const fr_exec_desc d = {.schedule = r->schedule,
+                            .policy = p->policy,
+                            .policy_options = r->desc.policy_options,
+                            .graph = r->b.graph,
+                            .stages = r->stages};
     assert_ok(r->b.ctx, fr_exec_plan_create(r->b.ctx, &d, &plan, NULL));
     for (int w = 0; w < fr_engine_n_workers(r->engine); w++) {
         const fr_memory_use *use = fr_engine_predicted(r->engine, w);

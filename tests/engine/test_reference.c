@@ -9,7 +9,10 @@
  *
  * where micro-batch m is number j of its mini-batch. A layer that is recomputed computes its
  * activations again with the weights of the backward, from those of the layer before as the
- * backward sees them, or from the inputs of its stage's forward. */
+ * backward sees them, or from the inputs of its stage's forward.
+ *
+ * With FR_PRECISION=bf16 the reference rounds weights as a pass reads them, and the output and the
+ * gradient of each node. */
 #include "engine/rig.h"
 
 enum { N_LAYERS = 3, WIDEST = 9, STEPS = 14, FEATURES = 6, CLASSES = 5 };
@@ -78,8 +81,9 @@ static void fetch(const model *m, rule which, int i, int batch, int micro, bool 
     use u = which(m, m->stage_of[i], batch, micro, is_forward);
     const layer *w = &m->at[u.version][i], *v = &m->speed[u.version][i];
     for (int o = 0; o < WIDEST; o++) {
-        out->b[o] = w->b[o] - u.ahead * lr * v->b[o];
-        for (int k = 0; k < WIDEST; k++) out->w[o][k] = w->w[o][k] - u.ahead * lr * v->w[o][k];
+        out->b[o] = stored(w->b[o] - u.ahead * lr * v->b[o]);
+        for (int k = 0; k < WIDEST; k++)
+            out->w[o][k] = stored(w->w[o][k] - u.ahead * lr * v->w[o][k]);
     }
 }
 
@@ -98,8 +102,9 @@ static void loss_slope(const double *y, int32_t target, int64_t n_targets, doubl
     double sum = 0;
     for (int c = 0; c < CLASSES; c++) sum += exp(y[c]);
     for (int c = 0; c < CLASSES; c++)
-        dy[c] =
-            target == FR_TARGET_IGNORE ? 0 : (exp(y[c]) / sum - (c == target)) / (double)n_targets;
+        dy[c] = target == FR_TARGET_IGNORE
+                    ? 0
+                    : stored((exp(y[c]) / sum - (c == target)) / (double)n_targets);
 }
 
 static void pass_layer(int i, const layer *l, const double *x, double *y)
@@ -107,7 +112,7 @@ static void pass_layer(int i, const layer *l, const double *x, double *y)
     for (int o = 0; o < sizes[i + 1]; o++) {
         double sum = l->b[o];
         for (int k = 0; k < sizes[i]; k++) sum += l->w[o][k] * x[k];
-        y[o] = squash(i, sum);
+        y[o] = stored(squash(i, stored(sum)));
     }
 }
 
@@ -133,14 +138,14 @@ static void pass_sample(model *m, const layer *forward, const layer *backward, c
     for (int i = N_LAYERS - 1; i >= 0; i--) {
         memset(dx, 0, sizeof dx);
         for (int o = 0; o < sizes[i + 1]; o++) {
-            double d = dy[o] * slope(i, z[i][o]);
+            double d = stored(dy[o] * slope(i, z[i][o]));
             m->grad[i].b[o] += d;
             for (int k = 0; k < sizes[i]; k++) {
                 m->grad[i].w[o][k] += d * x[i][k];
                 dx[k] += d * backward[i].w[o][k];
             }
         }
-        memcpy(dy, dx, sizeof dy);
+        for (int k = 0; k < WIDEST; k++) dy[k] = stored(dx[k]);
     }
 }
 
@@ -310,7 +315,7 @@ static void other_rules_are_seen(void **unused)
     b = a;
     b.recomputes[0] = true;
     train(&b, methods[0].which, &data);
-    assert_true(distance(a.at[STEPS], b.at[STEPS]) > 1e-3);
+    assert_true(distance(a.at[STEPS], b.at[STEPS]) > 5e-4);
     rig_close(&r);
     bench_fini(&data);
 }

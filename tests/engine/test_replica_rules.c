@@ -62,7 +62,6 @@ static void assert_alike(rig *p)
             const fr__part *x = fr__part_at(e, k, q);
             fr_device *own = x->exec->dev, *other = first->exec->dev;
             size_t n = x->exec->n_weights;
-            bool a, b;
             assert_int_equal(fr_store_version(x->exec->store),
                              fr_store_version(first->exec->store));
             assert_true(device_same(own, fr_store_newest(x->exec->store), other,
@@ -71,10 +70,12 @@ static void assert_alike(rig *p)
                 assert_true(device_same(own, x->exec->state[i], other, first->exec->state[i], n));
             assert_true(device_same(own, x->exec->buffers, other, first->exec->buffers,
                                     x->exec->n_buffers));
-            float *memory = fr_store_policy_state(x->exec->store, &a);
-            float *expected = fr_store_policy_state(first->exec->store, &b);
-            assert_int_equal(a, b);
-            if (a) assert_true(device_same(own, memory, other, expected, n));
+            const fr_policy_state a = fr_store_policy_state(x->exec->store),
+                                  b = fr_store_policy_state(first->exec->store);
+            assert_int_equal(a.is_valid, b.is_valid);
+            if (a.is_valid)
+                assert_true(device_same(own, a.at, other, b.at,
+                                        n * fr_dtype_bytes(a.type) / sizeof(float)));
         }
     }
 }

@@ -75,8 +75,8 @@ static void fetch(const model *m, rule which, int i, int first, int batch, int m
             bool is_tied = is_copy(i) && c < WIDTH; /* biases are not */
             int of = is_tied ? 0 : i;
             use u = is_tied ? tied : own;
-            out->at[o][c] =
-                m->w[u.version][of].at[o][c] - u.ahead * rate * m->v[u.version][of].at[o][c];
+            out->at[o][c] = stored(m->w[u.version][of].at[o][c] -
+                                   u.ahead * rate * m->v[u.version][of].at[o][c]);
         }
 }
 
@@ -89,22 +89,22 @@ static void pass_sample(model *m, const layer *forward, const layer *backward, c
         for (int o = 0; o < n_out(i); o++) {
             double x = forward[i].at[o][WIDTH];
             for (int c = 0; c < WIDTH; c++) x += forward[i].at[o][c] * y[i][c];
-            y[i + 1][o] = i == LAYERS - 1 ? x : tanh(x);
+            y[i + 1][o] = i == LAYERS - 1 ? stored(x) : stored(tanh(stored(x)));
         }
     for (int c = 0; c < CLASSES; c++) sum += exp(y[LAYERS][c]);
     for (int c = 0; c < CLASSES && target != FR_TARGET_IGNORE; c++)
-        dy[c] = (exp(y[LAYERS][c]) / sum - (c == target)) / (double)n_targets;
+        dy[c] = stored((exp(y[LAYERS][c]) / sum - (c == target)) / (double)n_targets);
     for (int i = LAYERS - 1; i >= 0; i--) {
         double dx[WIDTH] = {0};
         for (int o = 0; o < n_out(i); o++) {
-            double d = i == LAYERS - 1 ? dy[o] : dy[o] * (1 - y[i + 1][o] * y[i + 1][o]);
+            double d = i == LAYERS - 1 ? dy[o] : stored(dy[o] * (1 - y[i + 1][o] * y[i + 1][o]));
             m->grad[i].at[o][WIDTH] += d;
             for (int c = 0; c < WIDTH; c++) {
                 m->grad[is_copy(i) ? 0 : i].at[o][c] += d * y[i][c];
                 dx[c] += d * backward[i].at[o][c];
             }
         }
-        memcpy(dy, dx, sizeof dy);
+        for (int c = 0; c < WIDTH; c++) dy[c] = stored(dx[c]);
     }
 }
 
@@ -203,6 +203,9 @@ static void open_even(rig *r, rig_options *o, int *at)
     if (fr_engine_create(r->b.ctx, &r->desc, &r->engine) != FR_OK) fail_msg("%s", rig_about(r, o));
 }
 
+/* Of comparisons; and those in which a value fell to the other side when it was rounded to bf16. */
+static int n_cases, n_far;
+
 static void compare(const char *policy, rule which, int n, int t, double clip)
 {
     static model m; /* large */
@@ -219,7 +222,8 @@ static void compare(const char *policy, rule which, int n, int t, double clip)
     rig_steps(&r, DRAIN, STEPS - DRAIN);
     read_layers(&r, got);
     double moved = distance(m.w[0], m.w[STEPS]), off = distance(got, m.w[STEPS]);
-    if (!(moved > 0.05 && off < 1e-4))
+    n_cases++, n_far += off > 1e-5;
+    if (!(moved > 0.05 && off < (is_bf16() ? 2e-3 : 1e-4)))
         fail_msg("%s clip %g: %g away from the reference, which moved by %g", rig_about(&r, &o),
                  clip, off, moved);
     rig_close(&r);
@@ -241,6 +245,7 @@ static void same_weights(void **unused)
             for (int t = 1; t <= 8; t *= 2)
                 if (!cases[i].needs_micro || t >= n)
                     compare(cases[i].policy, cases[i].which, n, t, n == 4 ? 0.1 : 0);
+    assert_true(n_far <= n_cases / 10);
 }
 
 /* --- promises ------------------------------------------------------------------------------- */

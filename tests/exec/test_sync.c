@@ -13,6 +13,13 @@
 #include <stdatomic.h>
 #include <string.h>
 
+static float *policy_state(const fr_store *s, bool *is_valid)
+{
+    fr_policy_state state = fr_store_policy_state(s);
+    *is_valid = state.is_valid;
+    return state.at;
+}
+
 enum {
     MAX_R = 4,
     MAX_UPDATES = 24,
@@ -265,14 +272,14 @@ static void run(scene *s, const setting *t)
     /* All replicas are equal, to the bit. */
     replica *first = &s->r[0];
     bool is_valid, is_first_valid;
-    float *memory = fr_store_policy_state(first->store, &is_first_valid);
+    float *memory = policy_state(first->store, &is_first_valid);
     for (int q = 1; q < t->n_replicas; q++) {
         replica *r = &s->r[q];
         assert_memory_equal(newest_of(r), newest_of(first), N * sizeof(float));
         assert_memory_equal(read_device(r, r->state), read_device(first, first->state),
                             N * sizeof(float));
         assert_int_equal(fr_store_version(r->store), fr_store_version(first->store));
-        float *other = fr_store_policy_state(r->store, &is_valid);
+        float *other = policy_state(r->store, &is_valid);
         assert_int_equal(is_valid, is_first_valid);
         if (memory)
             assert_memory_equal(read_device(r, other), read_device(first, memory),
@@ -457,7 +464,7 @@ static void delays_change_nothing(void **unused)
             for (int q = 0; q < 3; q++)
                 assert_memory_equal(a.r[q].seen, b.r[q].seen, sizeof a.r[q].seen);
             assert_memory_equal(newest_of(&a.r[0]), newest_of(&b.r[1]), N * sizeof(float));
-            float *memory = fr_store_policy_state(a.r[0].store, &is_valid);
+            float *memory = policy_state(a.r[0].store, &is_valid);
             assert_int_equal(memory != NULL, p == 1 || p == 2);
             assert_int_equal(is_valid, p == 1 || p == 2);
             assert_true(a.r[0].sent > 0);

@@ -187,11 +187,11 @@ static void deferred_squares(fr_device *dev, const float *x, const fr__span *spa
     BASE->squares(dev, x, spans, n, sums);
 }
 
-static fr_status deferred_pick(fr_device *dev, float *host, const float *from, size_t n,
-                               size_t stride)
+static fr_status deferred_pick(fr_device *dev, float *host, fr_dtype type, const void *from,
+                               size_t n, size_t stride)
 {
     FR_TRY(wait_for(dev, deferred_mark(dev)));
-    return BASE->pick(dev, host, from, n, stride);
+    return BASE->pick(dev, host, type, from, n, stride);
 }
 
 /* --- queued ------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ static fr_status deferred_prepare_dy(fr__kernel *k, const fr__kernel_args *a, vo
 }
 static void deferred_destroy(fr__kernel *k) { inner_of(k)->ops->destroy(inner_of(k)); }
 
-static fr_status make(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
+static fr_status make_floats(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     deferred_kernel *k = FR_ARENA_NEW(arena, deferred_kernel);
     fr_operator op = fr_graph_node(spec->graph, spec->nodes[0])->op;
@@ -351,6 +351,12 @@ static fr_status make(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel *
     k->base.ops = &k->ops;
     *out = &k->base;
     return FR_OK;
+}
+
+/* Outside, since conversions are calls of this device, too. */
+static fr_status make(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
+{
+    return fr__kernel_in_floats(spec, arena, make_floats, out);
 }
 
 /* --- the record ----------------------------------------------------------------------------------

@@ -122,10 +122,10 @@ static void fenced_tree_sum(fr_device *dev, float *to, const float *const *from,
     REF->tree_sum(dev, real(to), terms, n, count);
 }
 
-static fr_status fenced_pick(fr_device *dev, float *host, const float *from, size_t n,
+static fr_status fenced_pick(fr_device *dev, float *host, fr_dtype type, const void *from, size_t n,
                              size_t stride)
 {
-    return REF->pick(dev, host, real(from), n, stride);
+    return REF->pick(dev, host, type, real(from), n, stride);
 }
 
 /* ---- Kernels ---- */
@@ -167,7 +167,7 @@ static fr_status fenced_prepare_dy(fr__kernel *k, const fr__kernel_args *a, void
 
 static void fenced_destroy(fr__kernel *k) { inner_of(k)->ops->destroy(inner_of(k)); }
 
-static fr_status make(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
+static fr_status make_floats(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     fenced_kernel *k = FR_ARENA_NEW(arena, fenced_kernel);
     fr_operator op = fr_graph_node(spec->graph, spec->nodes[0])->op;
@@ -183,6 +183,12 @@ static fr_status make(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel *
     k->base.ops = &k->ops;
     *out = &k->base;
     return FR_OK;
+}
+
+/* Outside, since conversions are calls of this device, too. */
+static fr_status make(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
+{
+    return fr__kernel_in_floats(spec, arena, make_floats, out);
 }
 
 /* ---- The record: that of ref, but for memory and kernels ---- */

@@ -136,7 +136,8 @@ static void any_cut_same_bits(void **unused)
                     p.ahead_coef = s.ahead_coef;
                     p.n = N - at < grain ? N - at : grain;
                     p.from += at, p.to += at, p.grad += at;
-                    p.state[0] += at, p.state[1] += at, p.ahead[0] += at, p.ahead[1] += at;
+                    p.state[0] += at, p.state[1] += at;
+                    for (int j = 0; j < 2; j++) p.ahead[j] = (float *)p.ahead[j] + at;
                     if (p.drift) p.drift += at;
                     opt->step(&c, &p);
                 }

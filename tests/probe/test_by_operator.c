@@ -219,7 +219,7 @@ static void peak(void **state)
     fr_ctx *ctx = fr_ctx_create();
     fr_probe_desc d = describe(NULL, fr_backend_name(fr_backend_list()[0]));
     double flops_per_s;
-    assert_ok(ctx, fr_probe_peak(ctx, 2, &d, &flops_per_s));
+    assert_ok(ctx, fr_probe_peak(ctx, 2, &d, FR_F32, &flops_per_s));
     assert_true(flops_per_s > 0 && isfinite(flops_per_s));
     fr_ctx_free(ctx);
 }

@@ -119,6 +119,41 @@ static void counts_policy_replicas_and_recompute(void **state)
     rig_fini(&r);
 }
 
+/* In bf16: the newest weights as floats, and 2 bytes for each block that passes read. */
+static void blocks_of_bf16(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *policy;
+        int floats[3], bf16[3]; /* blocks of each stage */
+    } cases[] = {{"live", {1, 1, 1}, {1, 1, 1}},
+                 {"stash", {3, 2, 1}, {3, 2, 1}},
+                 {"spectrain", {2, 2, 2}, {2, 2, 1}}};
+    rig r;
+    rig_init(&r, 1);
+    const fr_profile *p = make_profile(&r);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fr_spread floats, bf16;
+        fr_profile other = *p;
+        fr_spread_desc d = desc_of(p);
+        other.precision = FR_BF16;
+        d.generator = fr_generator_find("1f1b-async");
+        d.policy = fr_policy_find(cases[i].policy);
+        d.n_micro = 1, d.n_batches = 12;
+        rig_check(&r, fr_spread_make(r.ctx, &d, &floats));
+        d.profile = &other;
+        rig_check(&r, fr_spread_make(r.ctx, &d, &bf16));
+        for (int k = 0; k < 3; k++) {
+            const int params = 1000 * (4 * k + 3);
+            assert_int_equal((int)bf16.memory[k] - (int)floats.memory[k],
+                             params + params / 2 * cases[i].bf16[k] - params * cases[i].floats[k]);
+        }
+        fr_spread_free(&floats), fr_spread_free(&bf16);
+    }
+    fr_profile_free(p);
+    rig_fini(&r);
+}
+
 /* Within any limits that the least memory allows: workers that fit recompute nothing, and others no
  * more than everything. */
 static void fits_within_limits(void **state)
@@ -216,6 +251,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fills_everything_in),
+        cmocka_unit_test(blocks_of_bf16),
         cmocka_unit_test(counts_policy_replicas_and_recompute),
         cmocka_unit_test(fits_within_limits),
         cmocka_unit_test(places_workers),

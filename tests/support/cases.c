@@ -182,6 +182,28 @@ const net_case network_cases[] = {
     {"a = x 7,16; t = ids 7 -1 256; b = linear a out=257; y = cross_entropy b t "
      "label_smoothing=0.1",
      3, 0},
+    /* Chains: what a node rounds, the next one reads; panels of weights and of their gradients. */
+    {"a = x 37; b = linear a out=29; c = relu b; d = linear c out=11 no_bias=1; y = gelu d", 5, 0},
+    {"a = x 6,32; b = linear a out=48; c = gelu b; d = linear c out=32; y = add d a", 4, 0},
+    {"a = x 7,16; b = linear a out=16; c = add b a; d = linear c out=520; y = relu d", 3, 0},
+    {"a = x 1024; b = linear a out=1100; c = gelu b; d = linear c out=600; y = tanh d", 9, 0},
+    {"a = x 64; b = linear a out=64; c = selu b; d = linear c out=64; e = sigmoid d; f = add e c; "
+     "y = relu f",
+     33, 0},
+    {"a = x 5,40; b = layer_norm a; c = linear b out=40; d = add c a; e = layer_norm d; "
+     "y = add e d",
+     3, 0},
+    {"t = ids 6 0 20; u = ids 6 0 20; e = embedding t vocab=21 width=600 positions=6; "
+     "n = layer_norm e; z = linear n out=21; y = cross_entropy z u label_smoothing=0.1",
+     3, 0},
+    {"a = x 16,4,4; b = conv2d a out=32 kernel=3,3 stride=2,2 pad=1,1; c = relu b; "
+     "d = conv2d c out=48 kernel=3,3 pad=1,1; e = relu d; y = conv2d e out=32 kernel=3,3 pad=1,1",
+     5, 1e-4},
+    {"a = x 150; b = dropout a p=0.3; c = tanh b; y = dropout c p=0.5", 4, 0},
+    {"a = x 70,24; b = linear a out=72; c = attention b heads=3 causal=1; d = linear c out=24; "
+     "y = add d a",
+     2, 0},
+    {"a = x 9,8; b = x 70,16; l = ids - 0 70; c = cross_attention a b l heads=2; y = relu c", 3, 0},
     /* Small whole networks: cnn, transformer block, classifier. */
     {"a = data 3,12,12; t = ids - 0 9; b = conv2d a out=16 kernel=3,3 pad=1,1; c = relu b; "
      "d = max_pool c kernel=2,2; e = conv2d d out=24 kernel=3,3 pad=1,1 no_bias=1; "

@@ -16,6 +16,9 @@
 
 #define STEP 0.01
 #define TOLERANCE 2e-3
+#define BF16_TOLERANCE                                                                 \
+    0x1p-7         /* gradients are rounded to 8 bits, and so is what they are made of \
+                    */
 #define FLOOR 1e-4 /* derivatives below this count as zero */
 #define N_DIRECTIONS 4
 
@@ -65,7 +68,7 @@ static void choose_direction(int k, const float *g, float *d, size_t n)
 }
 
 static bool check_tensor(verdict *v, harness *oracle, const char *what, float *values,
-                         const float *g, size_t n)
+                         const float *g, size_t n, double tolerance)
 {
     float *d = malloc(n * sizeof *d);
     assert_non_null(d);
@@ -80,7 +83,7 @@ static bool check_tensor(verdict *v, harness *oracle, const char *what, float *v
         }
         double measured = slope(oracle, values, d, n);
         double usual = sqrt(norm_g * norm_d / (double)n); /* size of g . d for a random d */
-        good = fabs(told - measured) <= TOLERANCE * fmax(fabs(told), usual) + FLOOR * TOLERANCE;
+        good = fabs(told - measured) <= tolerance * (fmax(fabs(told), usual) + FLOOR);
         if (!good)
             snprintf(v->text, sizeof v->text,
                      "%s, direction %d: gradient says %.6g, differences say %.6g", what, k, told,
@@ -97,7 +100,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Numbers in the same order, at least 0.05 apart. */
+/* Numbers in the same order, at least 1/16 apart: of bf16. */
 static void set_apart(float *v, size_t n)
 {
     int *order = malloc(n * sizeof *order);
@@ -105,7 +108,7 @@ static void set_apart(float *v, size_t n)
     for (size_t i = 0; i < n; i++) order[i] = (int)i;
     sort_by = v;
     qsort(order, n, sizeof *order, by_value);
-    for (size_t i = 0; i < n; i++) v[order[i]] = 0.05f * ((float)i - (float)n / 2);
+    for (size_t i = 0; i < n; i++) v[order[i]] = 0x1p-4f * ((float)i - (float)(n / 2));
     free(order);
 }
 
@@ -122,36 +125,42 @@ static void avoid_kinks(harness *h)
     }
 }
 
-static void prepare(harness *h, const net *n, int batch, const fr_backend *backend)
+static void prepare(harness *h, const net *n, int batch, const fr_backend *backend, bool is_rounded)
 {
     harness_options options = {.backend = backend, .batch = batch};
     if (harness_open(h, n, &options) != FR_OK) fail_msg("%s", fr_ctx_error(h->ctx));
     harness_fill(h, n, 5);
     avoid_kinks(h);
+    if (is_rounded) harness_round(h);
 }
 
-bool gradcheck(verdict *v, const char *line, int batch, const fr_backend *backend)
+bool gradcheck(verdict *v, const char *line, int batch, const fr_backend *backend, fr_dtype type)
 {
-    net n;
+    const bool is_rounded = type == FR_BF16;
+    net n, in_floats;
     harness judged, oracle;
     bool good = true;
-    net_build(&n, line);
-    prepare(&judged, &n, batch, backend);
-    prepare(&oracle, &n, batch, &fr__backend_ref);
+    net_build(&n, line), net_build(&in_floats, line);
+    if (is_rounded) net_set_types(&n, type, 0);
+    /* Gradients of bf16 are rounded to 8 bits, and so is what every node hands on. */
+    const int n_roundings = 1 + n.stage.last - n.stage.first;
+    const double tolerance = is_rounded ? n_roundings * 0x1p-8 : TOLERANCE;
+    prepare(&judged, &n, batch, backend, is_rounded);
+    prepare(&oracle, &in_floats, batch, &fr__backend_ref, is_rounded);
     if (harness_run(&judged) != FR_OK) fail_msg("%s", fr_ctx_error(judged.ctx));
     for (int i = 0; i < judged.n_in && good; i++)
         if (judged.dx[i])
             good = check_tensor(
                 v, &oracle, fr_graph_node(n.graph, fr_program_input(judged.program, i)->node)->name,
-                oracle.x[i], judged.dx[i], judged.n_x[i]);
+                oracle.x[i], judged.dx[i], judged.n_x[i], tolerance);
     for (int i = 0; i < judged.n_params && good; i++)
         if (judged.dw[i])
             good = check_tensor(
                 v, &oracle,
                 fr_graph_param(n.graph, fr_program_placement(judged.program, i)->param)->name,
-                oracle.w[i], judged.dw[i], judged.n_w[i]);
+                oracle.w[i], judged.dw[i], judged.n_w[i], tolerance);
     harness_close(&oracle);
     harness_close(&judged);
-    net_free(&n);
+    net_free(&n), net_free(&in_floats);
     return good;
 }

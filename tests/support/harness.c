@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/device.h"
+#include "base/bf16.h"
 #include "base/philox.h"
 #include "support/test.h"
 
@@ -69,14 +71,43 @@ static void check_guards(harness *h, const harness_block *b, const char *what)
     }
 }
 
-/* The block still equals the host array. */
-static void check_unchanged(harness *h, const harness_block *b, const void *host, const char *what)
+/* A host array as it is in a block: numbers of this type. */
+static void *packed(const harness_block *b, fr_dtype type, const void *host)
 {
-    void *now = malloc(b->bytes ? b->bytes : 1);
+    uint16_t *image = malloc(b->bytes ? b->bytes : 1);
+    assert_non_null(image);
+    if (type != FR_BF16) return memcpy(image, host, b->bytes);
+    for (size_t i = 0; i < b->bytes / 2; i++) image[i] = fr__bf16_of(((const float *)host)[i]);
+    return image;
+}
+
+static void put(harness *h, const harness_block *b, fr_dtype type, const void *host)
+{
+    void *image = packed(b, type, host);
+    must(h, fr_device_upload(h->dev, data_of(b), image, b->bytes));
+    free(image);
+}
+
+static void get(harness *h, const harness_block *b, fr_dtype type, float *host)
+{
+    const uint16_t *image = (const uint16_t *)(void *)host; /* in its first half */
+    must(h, fr_device_download(h->dev, host, data_of(b), b->bytes));
+    for (size_t i = type == FR_BF16 ? b->bytes / 2 : 0; i-- > 0;) {
+        const float value = fr__bf16_value(image[i]);
+        memcpy(&host[i], &value, sizeof value);
+    }
+}
+
+/* The block still equals the host array. */
+static void check_unchanged(harness *h, const harness_block *b, fr_dtype type, const void *host,
+                            const char *what)
+{
+    void *now = malloc(b->bytes ? b->bytes : 1), *image = packed(b, type, host);
     assert_non_null(now);
     must(h, fr_device_download(h->dev, now, data_of(b), b->bytes));
-    if (memcmp(now, host, b->bytes) != 0) fr_fail(h->ctx, FR_INTERNAL, "%s was changed", what);
+    if (memcmp(now, image, b->bytes) != 0) fr_fail(h->ctx, FR_INTERNAL, "%s was changed", what);
     free(now);
+    free(image);
 }
 
 fr_status harness_open(harness *h, const net *n, const harness_options *options)
@@ -91,7 +122,7 @@ static void open_ports(harness *h)
     assert_true(h->n_in <= HARNESS_MAX_PORTS && h->n_out <= HARNESS_MAX_PORTS);
     for (int i = 0; i < h->n_in; i++) {
         const fr_port *port = fr_program_input(h->program, i);
-        h->n_x[i] = port->bytes / 4;
+        h->n_x[i] = port->bytes / fr_dtype_bytes(port->dtype);
         h->x[i] = host_array(h->n_x[i]);
         make_block(h, &h->in[i], port->bytes);
         h->in_at[i] = data_of(&h->in[i]);
@@ -102,7 +133,7 @@ static void open_ports(harness *h)
     }
     for (int i = 0; i < h->n_out; i++) {
         const fr_port *port = fr_program_output(h->program, i);
-        h->n_y[i] = port->bytes / 4;
+        h->n_y[i] = port->bytes / fr_dtype_bytes(port->dtype);
         h->y[i] = host_array(h->n_y[i]);
         make_block(h, &h->out[i], port->bytes);
         h->out_at[i] = data_of(&h->out[i]);
@@ -162,7 +193,8 @@ static void open_params(harness *h)
         bool is_tied = fr_program_placement(h->program, i)->offset >= sizes->n_weights;
         if (!p->is_buffer && !is_tied) h->placed[i] = h->w[i];
     }
-    make_block(h, &h->weights, sizes->n_weights * sizeof(float));
+    make_block(h, &h->newest, sizes->n_weights * sizeof(float));
+    make_block(h, &h->weights, sizes->n_weights * fr_dtype_bytes(fr_graph_precision(h->graph)));
     make_block(h, &h->grads, sizes->n_grads * sizeof(float));
     make_block(h, &h->buffers, sizes->n_buffers * sizeof(float));
     make_block(h, &h->slot, sizes->slot_bytes);
@@ -217,7 +249,8 @@ void harness_close(harness *h)
     }
     for (int i = 0; i < HARNESS_MAX_PARAMS; i++) free(h->w[i]), free(h->dw[i]), free(h->after[i]);
     free(h->reported), free(h->n_reports);
-    free_block(h, &h->weights), free_block(h, &h->grads), free_block(h, &h->buffers);
+    free_block(h, &h->newest), free_block(h, &h->weights), free_block(h, &h->grads),
+        free_block(h, &h->buffers);
     free_block(h, &h->slot), free_block(h, &h->workspace);
     free_block(h, &h->area), free_block(h, &h->again_buffers);
     fr_program_free(h->program);
@@ -266,7 +299,7 @@ void harness_fill(harness *h, const net *n, uint64_t seed)
         int32_t *ids = h->x[i];
         harness_random(seed, stream_of(node->name), values, h->n_x[i]);
         for (size_t j = 0; j < h->n_x[i]; j++) {
-            if (node->dtype == FR_F32) {
+            if (node->dtype != FR_I32) {
                 values[j] *= 2;
                 continue;
             }
@@ -282,6 +315,21 @@ void harness_fill(harness *h, const net *n, uint64_t seed)
     for (int i = 0; i < h->n_params; i++) fill_param(h, i, seed);
 }
 
+void harness_round_values(float *values, size_t n)
+{
+    for (size_t i = 0; values && i < n; i++) values[i] = fr__bf16_value(fr__bf16_of(values[i]));
+}
+
+void harness_round(harness *h)
+{
+    for (int i = 0; i < h->n_in; i++)
+        if (fr_program_input(h->program, i)->dtype != FR_I32)
+            harness_round_values(h->x[i], h->n_x[i]);
+    for (int i = 0; i < h->n_out; i++) harness_round_values(h->dy[i], h->n_y[i]);
+    for (int i = 0; i < h->n_params; i++)
+        if (!h->after[i]) harness_round_values(h->w[i], h->n_w[i]);
+}
+
 /* Zeros everywhere except in the parameters. */
 static void upload_block(harness *h, harness_block *b, bool buffers, float *const *values)
 {
@@ -289,6 +337,13 @@ static void upload_block(harness *h, harness_block *b, bool buffers, float *cons
     for (int i = 0; i < h->n_params; i++)
         if (values[i] && (h->after[i] != NULL) == buffers)
             must(h, fr_program_write_param(h->program, data_of(b), i, values[i]));
+}
+
+static void upload_weights(harness *h)
+{
+    upload_block(h, &h->newest, false, h->placed);
+    must(h, fr__device_convert(h->dev, fr_graph_precision(h->graph), data_of(&h->weights), FR_F32,
+                               data_of(&h->newest), h->newest.bytes / sizeof(float)));
 }
 
 /* NaN in the gradients themselves; padding and gaps are zero, and must stay so. */
@@ -313,17 +368,16 @@ static void start_input_grad(harness *h, int i)
 
 static void upload(harness *h)
 {
-    upload_block(h, &h->weights, false, h->placed);
+    upload_weights(h);
     upload_block(h, &h->buffers, true, h->w);
     upload_grads(h);
     for (int i = 0; i < h->n_in; i++) {
-        must(h, fr_device_upload(h->dev, data_of(&h->in[i]), h->x[i], h->in[i].bytes));
+        put(h, &h->in[i], fr_program_input(h->program, i)->dtype, h->x[i]);
         start_input_grad(h, i);
     }
     for (int i = 0; i < h->n_out; i++) {
         trash(h, &h->out[i]);
-        if (!h->dy[i]) continue;
-        must(h, fr_device_upload(h->dev, data_of(&h->dout[i]), h->dy[i], h->dout[i].bytes));
+        if (h->dy[i]) put(h, &h->dout[i], fr_program_output(h->program, i)->dtype, h->dy[i]);
     }
     trash(h, &h->slot);
     trash(h, &h->area);
@@ -344,19 +398,20 @@ static void download_outputs(harness *h)
 {
     must(h, fr_device_sync(h->dev));
     for (int i = 0; i < h->n_out; i++)
-        must(h, fr_device_download(h->dev, h->y[i], data_of(&h->out[i]), h->out[i].bytes));
+        get(h, &h->out[i], fr_program_output(h->program, i)->dtype, h->y[i]);
     for (int i = 0; i < h->n_params; i++)
         if (h->after[i])
             must(h, fr_program_read_param(h->program, data_of(&h->buffers), i, h->after[i]));
 }
 
-/* Whether a block is zero except for its parameters, which are `values`. Checks by writing them
- * again. */
-static bool holds_only(harness *h, harness_block *b, float *const *values)
+static void upload_grads_again(harness *h) { upload_block(h, &h->grads, false, h->dw); }
+
+/* Whether a block is zero except for its parameters. Checks by writing them again. */
+static bool holds_only(harness *h, harness_block *b, void (*write)(harness *h))
 {
-    float *now = host_array(b->bytes / 4), *clean = host_array(b->bytes / 4);
+    char *now = host_array(b->bytes / 4 + 1), *clean = host_array(b->bytes / 4 + 1);
     must(h, fr_device_download(h->dev, now, data_of(b), b->bytes));
-    upload_block(h, b, false, values);
+    write(h);
     must(h, fr_device_download(h->dev, clean, data_of(b), b->bytes));
     bool same = memcmp(now, clean, b->bytes) == 0;
     free(now);
@@ -375,7 +430,7 @@ static void download_grads(harness *h)
                 fr_fail(h->ctx, FR_INTERNAL, "gradient of %s: number %zu of %zu is NaN",
                         param_name(h, i), j, h->n_w[i]);
     }
-    if (!holds_only(h, &h->grads, h->dw))
+    if (!holds_only(h, &h->grads, upload_grads_again))
         fr_fail(h->ctx, FR_INTERNAL, "grads: written between parameters or in their padding");
 }
 
@@ -394,7 +449,7 @@ static void check_memory(harness *h)
         check_guards(h, &h->again[i], "a recomputed output");
         if (h->dy[i]) check_guards(h, &h->dout[i], "an output gradient");
     }
-    if (!holds_only(h, &h->weights, h->placed))
+    if (!holds_only(h, &h->weights, upload_weights))
         fr_fail(h->ctx, FR_INTERNAL, "weights were changed");
 }
 
@@ -403,7 +458,8 @@ fr_status harness_forward(harness *h)
     upload(h);
     FR_TRY(fr_program_forward(h->program, &h->pass));
     download_outputs(h);
-    for (int i = 0; i < h->n_in; i++) check_unchanged(h, &h->in[i], h->x[i], "an input");
+    for (int i = 0; i < h->n_in; i++)
+        check_unchanged(h, &h->in[i], fr_program_input(h->program, i)->dtype, h->x[i], "an input");
     check_memory(h);
     return fr_ctx_status(h->ctx);
 }
@@ -430,8 +486,7 @@ static fr_status backward(harness *h)
     if (!h->options.split) return fr_program_backward(h->program, &h->pass, FR_GRAD_BOTH);
     FR_TRY(fr_program_backward(h->program, &h->pass, FR_GRAD_INPUT));
     for (int i = 0; i < h->n_in; i++)
-        if (h->dx[i])
-            must(h, fr_device_download(h->dev, h->dx[i], data_of(&h->din[i]), h->din[i].bytes));
+        if (h->dx[i]) get(h, &h->din[i], fr_program_input(h->program, i)->dtype, h->dx[i]);
     for (int i = 0; i < h->n_in; i++)
         if (h->dx[i]) trash(h, &h->din[i]);
     for (int i = 0; i < h->n_out; i++)
@@ -455,58 +510,15 @@ fr_status harness_run(harness *h)
     for (int i = 0; i < h->n_out; i++) h->out_at[i] = data_of(&h->out[i]);
     if (h->options.transient) use_reports(h);
     for (int i = 0; i < h->n_in; i++) {
-        bool is_kept = fr_program_input(h->program, i)->kept;
-        if (is_kept) check_unchanged(h, &h->in[i], h->x[i], "an input");
-        if (h->dx[i] && !h->options.split)
-            must(h, fr_device_download(h->dev, h->dx[i], data_of(&h->din[i]), h->din[i].bytes));
+        const fr_port *port = fr_program_input(h->program, i);
+        if (port->kept) check_unchanged(h, &h->in[i], port->dtype, h->x[i], "an input");
+        if (h->dx[i] && !h->options.split) get(h, &h->din[i], port->dtype, h->dx[i]);
     }
     for (int i = 0; i < h->n_out && !h->options.split; i++)
-        if (h->dy[i]) check_unchanged(h, &h->dout[i], h->dy[i], "a given gradient");
+        if (h->dy[i])
+            check_unchanged(h, &h->dout[i], fr_program_output(h->program, i)->dtype, h->dy[i],
+                            "a given gradient");
     download_grads(h);
     check_memory(h);
     return fr_ctx_status(h->ctx);
-}
-
-bool harness_near(verdict *v, const char *what, const float *got, const float *want, size_t n,
-                  double tolerance)
-{
-    double largest = 0, worst = 0;
-    size_t at = 0;
-    for (size_t i = 0; i < n; i++) {
-        double size = fabs((double)want[i]), error = fabs((double)got[i] - (double)want[i]);
-        if (size > largest) largest = size;
-        if (!(error <= worst)) { /* NaN is worst of all */
-            worst = error, at = i;
-            if (isnan(error)) break;
-        }
-    }
-    if (worst <= tolerance * largest) return true;
-    snprintf(v->text, sizeof v->text, "%s[%zu of %zu]: got %.9g, expected %.9g (largest %.3g)",
-             what, at, n, (double)got[at], (double)want[at], largest);
-    return false;
-}
-
-bool harness_same(verdict *v, const harness *a, const harness *b, double tolerance)
-{
-    char what[96];
-    for (int i = 0; i < a->n_out; i++) {
-        snprintf(what, sizeof what, "y%d", i);
-        if (!harness_near(v, what, a->y[i], b->y[i], a->n_y[i], tolerance)) return false;
-    }
-    for (int i = 0; i < a->n_params; i++) {
-        const char *name = param_name(a, i);
-        snprintf(what, sizeof what, "%s after", name);
-        if (a->after[i] && !harness_near(v, what, a->after[i], b->after[i], a->n_w[i], tolerance))
-            return false;
-        snprintf(what, sizeof what, "gradient of %s", name);
-        if (a->dw[i] && !a->options.eval &&
-            !harness_near(v, what, a->dw[i], b->dw[i], a->n_w[i], tolerance))
-            return false;
-    }
-    for (int i = 0; i < a->n_in && !a->options.eval; i++) {
-        snprintf(what, sizeof what, "dx%d", i);
-        if (a->dx[i] && !harness_near(v, what, a->dx[i], b->dx[i], a->n_x[i], tolerance))
-            return false;
-    }
-    return true;
 }

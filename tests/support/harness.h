@@ -44,7 +44,8 @@ typedef struct harness {
     fr_program *program;
     fr_pass pass; /* seed, step, first_sample, loss_scale, accumulate are the caller's to set */
 
-    /* Host arrays, plain, batch first; counts in numbers of 4 bytes. */
+    /* Host arrays, plain, batch first; floats, also where the device has bf16: what goes there is
+     * rounded. Counts in numbers. */
     int n_in, n_out, n_params;
     void *x[HARNESS_MAX_PORTS];   /* float or int32_t */
     float *dx[HARNESS_MAX_PORTS]; /* NULL: no gradient */
@@ -59,7 +60,8 @@ typedef struct harness {
     float *reported; /* (n_weights) by grad_ready, if transient; each number must come once */
     int *n_reports;  /* (n_weights) */
 
-    harness_block weights, grads, buffers, slot, workspace;
+    harness_block weights, newest; /* those of the pass, and what they are made of: floats */
+    harness_block grads, buffers, slot, workspace;
     harness_block area, again_buffers, again[HARNESS_MAX_PORTS]; /* again: recomputed outputs */
     harness_block in[HARNESS_MAX_PORTS], out[HARNESS_MAX_PORTS];
     harness_block din[HARNESS_MAX_PORTS], dout[HARNESS_MAX_PORTS];
@@ -77,6 +79,9 @@ void harness_close(harness *h);
 /* Reproducible values for x, w and dy from their names, so that the same net gets the same ones on
  * every backend. Integers by n's ranges (n NULL: 0). */
 void harness_fill(harness *h, const net *n, uint64_t seed);
+/* x, w and dy become numbers of bf16. */
+void harness_round(harness *h);
+void harness_round_values(float *values, size_t n);
 /* n numbers in -1..1. */
 void harness_random(uint64_t seed, uint32_t stream, float *values, size_t n);
 
@@ -93,5 +98,11 @@ bool harness_near(verdict *v, const char *what, const float *got, const float *w
                   double tolerance);
 /* All results of a against those of b. */
 bool harness_same(verdict *v, const harness *a, const harness *b, double tolerance);
+
+/* The same, before what is stored as bf16 was rounded: there numbers are equal, or rarely
+ * neighbours. */
+bool harness_near_as(verdict *v, const char *what, fr_dtype type, const float *got,
+                     const float *want, size_t n, double tolerance);
+bool harness_same_as(verdict *v, const harness *a, const harness *b, double tolerance);
 
 #endif

@@ -203,6 +203,23 @@ void net_build(net *n, const char *line)
     if (fr_graph_finish(n->graph) != FR_OK) fail_msg("%s: %s", line, fr_ctx_error(n->ctx));
 }
 
+void net_set_types(net *n, fr_dtype precision, uint64_t others)
+{
+    fr_dtype types[2 * NET_MAX_NODES];
+    const fr_dtype other = precision == FR_F32 ? FR_BF16 : FR_F32;
+    fr_graph *old = n->graph;
+    assert_true(fr_graph_n_nodes(old) <= 2 * NET_MAX_NODES);
+    for (int i = 0; i < fr_graph_n_nodes(old); i++) {
+        const fr_node *node = fr_graph_node(old, i);
+        const bool is_fixed =
+            node->op == FR_OP_INPUT || node->op == FR_OP_CROSS_ENTROPY || node->dtype == FR_I32;
+        types[i] = is_fixed ? node->dtype : others >> i % 64 & 1 ? other : precision;
+    }
+    if (fr_graph_retype(n->ctx, old, precision, types, &n->graph) != FR_OK)
+        fail_msg("%s", fr_ctx_error(n->ctx));
+    fr_graph_free(old);
+}
+
 void net_free(net *n)
 {
     fr_graph_free(n->graph);

@@ -26,6 +26,9 @@ typedef struct net {
 
 /* A line that cannot be built fails the running test. */
 void net_build(net *n, const char *line);
+/* The same graph in other types: weights and nodes of `precision`, and every node i with bit i % 64
+ * of `others` set, if it has a choice, in the other type. */
+void net_set_types(net *n, fr_dtype precision, uint64_t others);
 void net_free(net *n);
 
 #endif

@@ -9,6 +9,7 @@
 #include <forerun/weights.h>
 
 #include "base/alloc.h"
+#include "base/bf16.h"
 #include "base/philox.h"
 
 #include <math.h>
@@ -39,6 +40,7 @@ typedef struct recipe {
     bool no_fusing;         /* updates write no predictions */
     int64_t lr_warmup;
     int n_samples;
+    bool is_bf16; /* passes read bf16 */
 } recipe;
 
 static inline int line_lead(const recipe *r)
@@ -59,9 +61,10 @@ typedef struct line {
     fr_policy policy;
     fr_store_desc d;
     /* On the device: */
-    float *room;                                      /* (ROOM) */
-    float *state[FR_MAX_OPTIM_STATE], *drift, *given; /* (SIZE) each; given: the gradient */
-    float copy[SIZE];                                 /* of the last line_read */
+    float *room; /* (ROOM), or as many bf16 */
+    /* (SIZE) each; given: the gradient; master: with bf16 */
+    float *state[FR_MAX_OPTIM_STATE], *drift, *given, *master;
+    float copy[SIZE]; /* of the last line_read */
 
     int64_t now;    /* version */
     int64_t filled; /* mini-batch that began to fill the pipeline */
@@ -75,6 +78,7 @@ typedef struct line {
     uint64_t newest_id;
     uint64_t digest; /* of everything seen */
     int64_t n_views, n_ahead;
+    float views[2 * MAX_MICRO][SIZE]; /* the first of them, by n_views */
 } line;
 
 static inline float line_noise(uint32_t stream, uint64_t i)
@@ -101,9 +105,8 @@ static inline int line_count_blocks(fr_ctx *ctx, const fr_store_desc *d)
     fr_store *s;
     fr_view view;
     int t = d->context.n_micro, lead = d->context.lead, n;
-    assert_int_equal(
-        fr_store_create(ctx, &(fr_store_desc){.policy = d->policy, .context = d->context}, &s),
-        FR_OK);
+    const fr_store_desc counting = {.policy = d->policy, .context = d->context, .type = d->type};
+    assert_int_equal(fr_store_create(ctx, &counting, &s), FR_OK);
     for (int j = 0; j < (2 * ((lead + t - 1) / t) + 3) * t; j++) {
         int i = j - lead;
         assert_int_equal(fr_store_forward(s, j / t, j % t, &view), FR_OK);
@@ -126,9 +129,25 @@ static inline const float *line_read(line *l, const float *from)
     return l->copy;
 }
 
+/* Weights that a pass reads, as floats. */
+static inline const float *line_read_view(line *l, const void *from)
+{
+    uint16_t bf16[SIZE];
+    if (!l->r.is_bf16) return line_read(l, from);
+    assert_int_equal(fr_device_download(l->dev, bf16, from, sizeof bf16), FR_OK);
+    for (int i = 0; i < SIZE; i++) l->copy[i] = fr__bf16_value(bf16[i]);
+    return l->copy;
+}
+
+static inline float line_round(const line *l, float value)
+{
+    return l->r.is_bf16 ? fr__bf16_value(fr__bf16_of(value)) : value;
+}
+
 static inline void line_open(line *l, const recipe *r)
 {
     float room[ROOM];
+    uint16_t *bf16 = (uint16_t *)room;
     memset(l, 0, sizeof *l);
     l->r = *r;
     l->ctx = fr_ctx_create();
@@ -140,6 +159,7 @@ static inline void line_open(line *l, const recipe *r)
     for (int i = 0; i < FR_MAX_OPTIM_STATE; i++) l->state[i] = device_floats(l->dev, SIZE);
     l->drift = device_floats(l->dev, SIZE);
     l->given = device_floats(l->dev, SIZE);
+    l->master = device_floats(l->dev, SIZE);
     l->policy = r->custom ? *r->custom : *fr_policy_find(r->policy);
     if (r->no_fusing) l->policy.after = line_after_nothing;
     l->d = (fr_store_desc){.policy = &l->policy,
@@ -155,8 +175,10 @@ static inline void line_open(line *l, const recipe *r)
                            .optimizer = fr_optim_find(r->optimizer),
                            .options = r->options,
                            .lr = r->lr,
+                           .type = r->is_bf16 ? FR_BF16 : FR_F32,
                            .n = SIZE,
                            .blocks = l->room,
+                           .master = l->master,
                            .stride = STRIDE,
                            .state = {l->state[0], l->state[1]},
                            .drift = l->drift,
@@ -170,8 +192,11 @@ static inline void line_open(line *l, const recipe *r)
     l->d.n_blocks = r->n_blocks ? r->n_blocks : line_count_blocks(l->ctx, &l->d);
     assert_true(l->d.n_blocks <= MAX_BLOCKS);
     for (int i = 0; i < ROOM; i++) room[i] = 77;
-    for (int i = 0; i < SIZE; i++) l->w[0][i] = room[i] = line_noise(1, (uint64_t)i);
+    for (int i = 0; i < ROOM && r->is_bf16; i++) bf16[i] = 77;
+    for (int i = 0; i < SIZE; i++) l->w[0][i] = line_noise(1, (uint64_t)i);
+    if (!r->is_bf16) memcpy(room, l->w[0], sizeof l->w[0]);
     device_put(l->dev, l->room, room, ROOM);
+    device_put(l->dev, l->master, l->w[0], SIZE);
     if (fr_store_create(l->ctx, &l->d, &l->store) != FR_OK) fail_msg("%s", fr_ctx_error(l->ctx));
 }
 
@@ -179,16 +204,18 @@ static inline void line_close(line *l)
 {
     int n_blocks = l->d.n_blocks;
     float room[ROOM];
+    const uint16_t *bf16 = (const uint16_t *)room;
     device_get(l->dev, room, l->room, ROOM);
     for (int b = 0; b <= MAX_BLOCKS; b++) /* the space between and behind the blocks is unchanged */
         for (int i = b < n_blocks ? SIZE : 0; i < STRIDE; i++)
-            assert_true(room[b * STRIDE + i] == 77);
+            assert_true((l->r.is_bf16 ? bf16[b * STRIDE + i] : room[b * STRIDE + i]) == 77);
     fr_store_free(l->store);
     fr_device_release(l->dev, l->room, sizeof room);
     for (int i = 0; i < FR_MAX_OPTIM_STATE; i++)
         fr_device_release(l->dev, l->state[i], SIZE * sizeof(float));
     fr_device_release(l->dev, l->drift, SIZE * sizeof(float));
     fr_device_release(l->dev, l->given, SIZE * sizeof(float));
+    fr_device_release(l->dev, l->master, SIZE * sizeof(float));
     fr_device_close(l->dev);
     fr_ctx_free(l->ctx);
 }
@@ -270,11 +297,12 @@ static inline void line_check(line *l, seen x, const fr_view *view, const char *
         fail_msg("%s, %s N %d k %d T %d: version %lld ahead %d, expected %lld ahead %d",
                  l->r.policy, where, l->r.n_stages, l->r.stage, l->r.n_micro,
                  (long long)view->version, view->ahead, (long long)x.version, x.ahead);
-    const float *weights = line_read(l, view->weights);
+    const float *weights = line_read_view(l, view->weights);
     for (int i = 0; i < SIZE; i++) {
-        double expected = x.ahead ? line_predict(l, x.version, x.ahead, i) : l->w[x.version][i];
-        double off = fabs((double)weights[i] - expected);
-        if (!(off <= (x.ahead ? 2e-6 * (0.1 + fabs(expected)) : 0)))
+        double expected = x.ahead ? line_predict(l, x.version, x.ahead, i)
+                                  : (double)line_round(l, l->w[x.version][i]);
+        double off = fabs((double)weights[i] - expected), part = l->r.is_bf16 ? 5e-3 : 2e-6;
+        if (!(off <= (x.ahead ? part * (0.1 + fabs(expected)) : 0)))
             fail_msg("%s %s, %s N %d k %d T %d, version %lld ahead %d, weight %d: %.9g, expected "
                      "%.9g",
                      l->r.policy, l->r.optimizer, where, l->r.n_stages, l->r.stage, l->r.n_micro,
@@ -286,6 +314,7 @@ static inline void line_check(line *l, seen x, const fr_view *view, const char *
     l->id_used[view->id] = true;
     memcpy(l->by_id[view->id], weights, sizeof l->by_id[0]);
     line_fold(l, weights, SIZE * sizeof(float));
+    if (l->n_views < 2 * MAX_MICRO) memcpy(l->views[l->n_views], weights, sizeof l->views[0]);
     l->n_views++;
     l->n_ahead += x.ahead > 0;
 }
@@ -327,7 +356,7 @@ static inline void line_update(line *l, int64_t batch, const fr_view *reading)
 {
     enum { CHUNK = 10, N_CHUNKS = (SIZE + CHUNK - 1) / CHUNK };
     float before[SIZE];
-    if (reading) memcpy(before, line_read(l, reading->weights), sizeof before);
+    if (reading) memcpy(before, line_read_view(l, reading->weights), sizeof before);
     for (int i = 0; i < SIZE; i++)
         l->grad[i] =
             0.3f * line_noise(2, (uint64_t)i) + line_noise(3, (uint64_t)(batch * SIZE + i));
@@ -337,7 +366,7 @@ static inline void line_update(line *l, int64_t batch, const fr_view *reading)
         size_t at = (size_t)((c * 5 + (int)batch) % N_CHUNKS) * CHUNK;
         size_t n = SIZE - at < CHUNK ? SIZE - at : CHUNK;
         if (reading)
-            assert_memory_equal(line_read(l, reading->weights) + at, before + at,
+            assert_memory_equal(line_read_view(l, reading->weights) + at, before + at,
                                 n * sizeof(float));
         fr_store_range(l->store, at, n, l->given + at);
     }
@@ -350,8 +379,9 @@ static inline void line_update(line *l, int64_t batch, const fr_view *reading)
     for (int s = 0; s < l->d.optimizer->n_state; s++)
         assert_memory_equal(line_read(l, l->state[s]), s ? l->v[l->now] : l->m[l->now],
                             sizeof l->m[0]);
+    if (l->r.is_bf16) return;
     fr_view view;
-    fr_store_look(l->store, &view);
+    assert_int_equal(fr_store_look(l->store, &view), FR_OK);
     assert_true(view.id > l->newest_id && view.version == l->now && view.ahead == 0);
     l->newest_id = view.id;
 }

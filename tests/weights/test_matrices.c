@@ -4,6 +4,7 @@
 #include <forerun/weights.h>
 
 #include "backend/kernel.h"
+#include "base/bf16.h"
 #include "base/philox.h"
 
 #include <math.h>
@@ -344,6 +345,49 @@ static void predicts_along_the_last_step(void **unused)
     }
 }
 
+/* --- bf16 ------------------------------------------------------------------------------------- */
+
+/* Passes that read bf16 see the rounded weights and predictions of a store of floats. */
+static void images(void **unused)
+{
+    (void)unused;
+    static float grad[MAX], view[MAX];
+    static uint16_t bf16[MAX];
+    const char *policies[] = {"live", "spectrain", "pipeoptim", "pipemare"};
+    FOR_EACH_BACKEND(backend)
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+        bed b[2];
+        for (int x = 0; x < 2; x++) {
+            open_bed(&b[x], *backend, 2, policies[p], "muon", 24, 17);
+            b[x].d.type = x ? FR_BF16 : FR_F32;
+            b[x].d.master = b[x].room; /* blocks of bf16 are behind it */
+            if (x) b[x].d.blocks = b[x].room + b[x].d.n;
+            start(&b[x]);
+        }
+        for (int64_t batch = 0; batch < 5; batch++) {
+            for (int x = 0; x < 2; x++) {
+                fr_view f;
+                fill(&b[x], 10 + (uint32_t)batch, grad);
+                update(&b[x], batch, grad, x ? 100 : MAX);
+                assert_int_equal(fr_store_forward(b[x].store, batch + 1, 0, &f), FR_OK);
+                fr_store_abandon(b[x].store);
+                assert_int_equal(f.version, batch + 1);
+                if (x == 0)
+                    device_get(b[x].dev, view, f.weights, b[x].d.n);
+                else
+                    assert_int_equal(
+                        fr_device_download(b[x].dev, bf16, f.weights, b[x].d.n * sizeof *bf16),
+                        FR_OK);
+            }
+            for (size_t i = 0; i < b[0].d.n; i++)
+                if (bf16[i] != fr__bf16_of(view[i]))
+                    fail_msg("%s, update %d, weight %d: not the rounded one", policies[p],
+                             (int)batch, (int)i);
+        }
+        close_bed(&b[0]), close_bed(&b[1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,6 +395,7 @@ int main(void)
         cmocka_unit_test(steps_are_orthogonal),
         cmocka_unit_test(same_bits_for_any_ranges),
         cmocka_unit_test(predicts_along_the_last_step),
+        cmocka_unit_test(images),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,13 @@
  * bit; weights changed from outside are used from the next pass on. */
 #include "weights/line.h"
 
+static float *policy_state(const fr_store *s, bool *is_valid)
+{
+    fr_policy_state state = fr_store_policy_state(s);
+    *is_valid = state.is_valid;
+    return state.at;
+}
+
 static const struct {
     const char *name;
     fr_optim_options o;
@@ -54,7 +61,7 @@ static void names(void **unused)
 static void carry_over(bool with_memory, bool late)
 {
     bool is_valid, was_valid;
-    float *from = fr_store_policy_state(a.store, &was_valid);
+    float *from = policy_state(a.store, &was_valid);
     device_put(b.dev, fr_store_newest(b.store), line_read(&a, fr_store_newest(a.store)), SIZE);
     for (int i = 0; i < FR_MAX_OPTIM_STATE; i++)
         device_put(b.dev, b.state[i], line_read(&a, a.state[i]), SIZE);
@@ -64,7 +71,7 @@ static void carry_over(bool with_memory, bool late)
     memcpy(b.delta, a.delta, sizeof a.delta);
     b.now = a.now;
     assert_int_equal(fr_store_reset(b.store, late ? 0 : a.now), FR_OK);
-    float *to = fr_store_policy_state(b.store, &is_valid);
+    float *to = policy_state(b.store, &is_valid);
     assert_int_equal(to != NULL, from != NULL);
     assert_int_equal(to != NULL, fr_store_policy_state_name(&b.d) != NULL);
     if (to && with_memory) {
@@ -75,7 +82,7 @@ static void carry_over(bool with_memory, bool late)
     if (late) fr_store_renumber(b.store, a.now);
     assert_int_equal(fr_store_version(b.store), a.now);
     if (!to || !with_memory) return;
-    assert_ptr_equal(fr_store_policy_state(b.store, &is_valid), to);
+    assert_ptr_equal(policy_state(b.store, &is_valid), to);
     assert_true(is_valid);
     assert_memory_equal(line_read(&b, to), line_read(&a, from), SIZE * sizeof(float));
 }
@@ -162,16 +169,15 @@ static void no_previous_yet(void **unused)
     bool is_valid = true;
     float huge[SIZE];
     line_open(&a, &r);
-    float *room = fr_store_policy_state(a.store, &is_valid);
+    float *room = policy_state(a.store, &is_valid);
     assert_true(room && room != fr_store_newest(a.store) && !is_valid);
     for (int i = 0; i < SIZE; i++) huge[i] = 1e30f;
     device_put(a.dev, room, huge, SIZE);
     line_segment(&a, 0, 4); /* reads none of it */
-    assert_true(fr_store_policy_state(a.store, &is_valid) != fr_store_newest(a.store) && is_valid);
-    assert_memory_equal(line_read(&a, fr_store_policy_state(a.store, &is_valid)), a.w[3],
-                        sizeof a.w[3]);
+    assert_true(policy_state(a.store, &is_valid) != fr_store_newest(a.store) && is_valid);
+    assert_memory_equal(line_read(&a, policy_state(a.store, &is_valid)), a.w[3], sizeof a.w[3]);
     assert_int_equal(fr_store_reset(a.store, 4), FR_OK);
-    assert_non_null(fr_store_policy_state(a.store, &is_valid));
+    assert_non_null(policy_state(a.store, &is_valid));
     assert_false(is_valid);
     line_close(&a);
 }
@@ -182,12 +188,12 @@ static void change(line *l, uint32_t stream)
 {
     float *w = fr_store_newest(l->store);
     fr_view before, after;
-    fr_store_look(l->store, &before);
+    assert_int_equal(fr_store_look(l->store, &before), FR_OK);
     device_get(l->dev, l->w[l->now], w, SIZE);
     for (int i = 0; i < SIZE; i++) l->w[l->now][i] += line_noise(stream, (uint64_t)i);
     device_put(l->dev, w, l->w[l->now], SIZE);
     fr_store_changed(l->store);
-    fr_store_look(l->store, &after);
+    assert_int_equal(fr_store_look(l->store, &after), FR_OK);
     assert_true(after.id > before.id && after.version == before.version && after.ahead == 0);
     assert_ptr_equal(after.weights, before.weights);
     assert_int_equal(fr_store_version(l->store), l->now);

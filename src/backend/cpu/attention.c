@@ -4,7 +4,10 @@
  * One thread computes one head of one sample: queries in blocks, scores of a block in scratch,
  * softmax over whole rows. Forward saves only log(sum(exp)) of each query; the backward recomputes
  * the scores (as in FlashAttention, Dao et al. 2022), so memory grows with T and not with T^2.
- * Causal blocks read only keys up to their last query. */
+ * Causal blocks read only keys up to their last query. Heads of tensors of bf16 are computed by
+ * attention_bf16.c, or, if the processor cannot multiply them, widened into scratch and rounded on
+ * the way out. Scores and softmax are floats. */
+#include "backend/cpu/attention.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/vmath.h"
@@ -21,46 +24,114 @@ typedef struct attention {
     int64_t ld_q, ld_kv;  /* rows of q apart, rows of k and of v */
     int heads;
     bool is_causal, is_cross, has_length;
+    bool multiplies_bf16;
     float scale;
+    fr_dtype q_type, kv_type;
+    int64_t room; /* scratch of a thread, in floats */
 } attention;
 
 typedef struct head_job {
     const attention *at;
-    const float *q;  /* (batch, T, ld_q) */
-    const float *kv; /* (batch, S, ld_kv), of which 2D are k|v; within q|k|v: at the first k */
+    fr__source q;          /* (batch, T, ld_q) */
+    fr__source kv;         /* (batch, S, ld_kv), of which 2D are k|v; in q|k|v: at the first k */
     const int32_t *length; /* (batch) or NULL */
     float *lse;            /* (batch, heads, T) or NULL */
-    float *y;              /* (batch, T, D) */
-    const float *dy;
-    float *dq, *dkv; /* as q and kv; NULL: not needed */
-    float *scratch;  /* 2 * BLOCK * S floats per thread */
+    fr__sink y;            /* (batch, T, D) */
+    fr__source dy;
+    fr__sink dq, dkv; /* as q and kv; NULL: not needed */
+    float *scratch; /* per thread: 2 * BLOCK * S floats and rooms for bf16, or attention_bf16.c's */
 } head_job;
 
 /* One head of one sample; all pointers at its first row. */
 typedef struct head {
     const float *q;      /* (T, d), rows ld_q apart */
     const float *k, *v;  /* (S, d), rows ld_kv apart */
-    float *dq, *dk, *dv; /* NULL: not needed */
-    int64_t keys;        /* valid ones */
+    float *y;            /* (T, d), rows ld_y apart, or NULL */
+    const float *dy;     /* likewise */
+    float *dq, *dk, *dv; /* as q, k, v; NULL: not needed */
+    int64_t ld_q, ld_kv, ld_y;
+    int64_t keys;              /* valid ones */
+    int64_t q_at, kv_at, y_at; /* of its first elements in the tensors */
+    float *rest;               /* rooms that are not taken */
 } head;
 
-static head find_head(const head_job *job, int64_t sample, int64_t h)
+FR_SIMD(static, widen_rows, (const uint16_t *from, int64_t ld, int64_t rows, int64_t n, float *to),
+        (from, ld, rows, n, to))
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < n; i++) to[r * n + i] = fr__bf16_value(from[r * ld + i]);
+}
+
+FR_SIMD(static, round_rows, (const float *from, int64_t ld, int64_t rows, int64_t n, uint16_t *to),
+        (from, ld, rows, n, to))
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < n; i++) to[r * ld + i] = fr__bf16_of(from[r * n + i]);
+}
+
+/* Rows of a head, `ld` apart, as floats: in place, or in a room. */
+static const float *enter(head *hd, fr__source t, int64_t ld, int64_t rows, int64_t depth)
+{
+    if (!t.at || t.type != FR_BF16) return t.at;
+    float *room = hd->rest;
+    hd->rest += rows * depth;
+    widen_rows(t.at, ld, rows, depth, room);
+    return room;
+}
+
+/* Where to compute them; then leave. */
+static float *place(head *hd, fr__sink t, int64_t rows, int64_t depth)
+{
+    if (!t.at || t.type != FR_BF16) return t.at;
+    float *room = hd->rest;
+    hd->rest += rows * depth;
+    return room;
+}
+
+static void leave(fr__sink t, const float *from, int64_t ld, int64_t rows, int64_t depth)
+{
+    if (t.at && t.type == FR_BF16) round_rows(from, ld, rows, depth, t.at);
+}
+
+static fr__sink part(fr__sink t, int64_t at) { return t.at ? fr__sink_at(t, at) : t; }
+
+static int64_t valid_keys(const head_job *job, int64_t sample)
+{
+    const int64_t all = job->at->keys, length = job->length ? job->length[sample] : all;
+    return length < 0 ? 0 : length > all ? all : length;
+}
+
+static head find_head(const head_job *job, int64_t sample, int64_t h, float *rooms)
 {
     const attention *at = job->at;
-    int64_t q = sample * at->time * at->ld_q + h * at->depth;
-    int64_t kv = sample * at->keys * at->ld_kv + h * at->depth;
-    head out = {.q = job->q + q, .k = job->kv + kv, .keys = at->keys};
-    out.v = out.k + at->width;
-    if (job->dq) out.dq = job->dq + q;
-    if (job->dkv) {
-        out.dk = job->dkv + kv;
-        out.dv = out.dk + at->width;
-    }
-    if (job->length) {
-        int64_t length = job->length[sample];
-        out.keys = length < 0 ? 0 : length > at->keys ? at->keys : length;
-    }
+    const int64_t d = at->depth;
+    head out = {.q_at = sample * at->time * at->ld_q + h * d,
+                .kv_at = sample * at->keys * at->ld_kv + h * d,
+                .y_at = sample * at->time * at->width + h * d,
+                .ld_q = job->q.type == FR_BF16 ? d : at->ld_q,
+                .ld_kv = job->kv.type == FR_BF16 ? d : at->ld_kv,
+                .ld_y = at->k.y.dtype == FR_BF16 ? d : at->width,
+                .rest = rooms};
+    const fr__source k = fr__source_at(job->kv, out.kv_at);
+    out.q = enter(&out, fr__source_at(job->q, out.q_at), at->ld_q, at->time, d);
+    out.k = enter(&out, k, at->ld_kv, at->keys, d);
+    out.v = enter(&out, fr__source_at(k, at->width), at->ld_kv, at->keys, d);
+    if (job->dy.at) out.dy = enter(&out, fr__source_at(job->dy, out.y_at), at->width, at->time, d);
+    out.y = place(&out, part(job->y, out.y_at), at->time, d);
+    out.dq = place(&out, part(job->dq, out.q_at), at->time, d);
+    out.dk = place(&out, part(job->dkv, out.kv_at), at->keys, d);
+    out.dv = place(&out, part(job->dkv, out.kv_at + at->width), at->keys, d);
+    out.keys = valid_keys(job, sample);
     return out;
+}
+
+static void leave_head(const head_job *job, const head *hd)
+{
+    const attention *at = job->at;
+    leave(part(job->y, hd->y_at), hd->y, at->width, at->time, at->depth);
+    leave(part(job->dq, hd->q_at), hd->dq, at->ld_q, at->time, at->depth);
+    leave(part(job->dkv, hd->kv_at), hd->dk, at->ld_kv, at->keys, at->depth);
+    leave(part(job->dkv, hd->kv_at + at->width), hd->dv, at->ld_kv, at->keys, at->depth);
 }
 
 /* Keys that queries first .. first + n - 1 may attend to. */
@@ -111,23 +182,23 @@ FR_SIMD(static, slope_block,
 static void forward_head(const head_job *job, int64_t sample, int64_t h, float *scores)
 {
     const attention *at = job->at;
-    head hd = find_head(job, sample, h);
-    float *y = job->y + sample * at->time * at->width + h * at->depth;
+    head hd = find_head(job, sample, h, scores + 2 * BLOCK * at->keys);
     float *lse = job->lse ? job->lse + (sample * at->heads + h) * at->time : NULL;
     for (int64_t first = 0; first < at->time; first += BLOCK) {
         int64_t n = at->time - first < BLOCK ? at->time - first : BLOCK;
         int64_t keys = keys_seen(at, &hd, first, n);
         if (keys == 0) { /* no keys: the output is zero */
             for (int64_t r = first; r < first + n; r++)
-                memset(y + r * at->width, 0, (size_t)at->depth * sizeof(float));
+                memset(hd.y + r * hd.ld_y, 0, (size_t)at->depth * sizeof(float));
             continue;
         }
-        fr__gemm(n, keys, at->depth, (fr__matrix){hd.q + first * at->ld_q, at->ld_q, false},
-                 (fr__matrix){hd.k, at->ld_kv, true}, scores, keys, false);
+        fr__gemm(n, keys, at->depth, (fr__matrix){hd.q + first * hd.ld_q, hd.ld_q, false},
+                 (fr__matrix){hd.k, hd.ld_kv, true}, scores, keys, false);
         softmax_block(at, scores, first, n, keys, lse ? lse + first : NULL);
         fr__gemm(n, at->depth, keys, (fr__matrix){scores, keys, false},
-                 (fr__matrix){hd.v, at->ld_kv, false}, y + first * at->width, at->width, false);
+                 (fr__matrix){hd.v, hd.ld_kv, false}, hd.y + first * hd.ld_y, hd.ld_y, false);
     }
+    leave_head(job, &hd);
 }
 
 static void clear_rows(float *at, int64_t ld, int64_t first, int64_t last, int64_t n)
@@ -140,9 +211,8 @@ static void clear_rows(float *at, int64_t ld, int64_t first, int64_t last, int64
 static void backward_head(const head_job *job, int64_t sample, int64_t h, float *scores)
 {
     const attention *at = job->at;
-    int64_t d = at->depth, width = at->width, ld_q = at->ld_q, ld_kv = at->ld_kv;
-    head hd = find_head(job, sample, h);
-    const float *dy = job->dy + sample * at->time * width + h * d;
+    head hd = find_head(job, sample, h, scores + 2 * BLOCK * at->keys);
+    int64_t d = at->depth, ld_q = hd.ld_q, ld_kv = hd.ld_kv;
     const float *lse = job->lse + (sample * at->heads + h) * at->time;
     float *grads = scores + BLOCK * at->keys;
     clear_rows(hd.dk, ld_kv, hd.keys, at->keys, d);
@@ -156,7 +226,7 @@ static void backward_head(const head_job *job, int64_t sample, int64_t h, float 
             continue;
         }
         fr__matrix q = {hd.q + first * ld_q, ld_q, false},
-                   dout = {dy + first * width, width, false};
+                   dout = {hd.dy + first * hd.ld_y, hd.ld_y, false};
         fr__gemm(n, keys, d, q, (fr__matrix){hd.k, ld_kv, true}, scores, keys, false);
         fr__gemm(n, keys, d, dout, (fr__matrix){hd.v, ld_kv, true}, grads, keys, false);
         slope_block(at, scores, grads, first, n, keys, lse + first);
@@ -169,30 +239,60 @@ static void backward_head(const head_job *job, int64_t sample, int64_t h, float 
                      hd.dq + first * ld_q, ld_q, false);
         is_first = false;
     }
+    leave_head(job, &hd);
+}
+
+static fr__head_bf16 find_head_bf16(const head_job *job, int64_t sample, int64_t h)
+{
+    const attention *at = job->at;
+    const int64_t d = at->depth, q = sample * at->time * at->ld_q + h * d,
+                  k = sample * at->keys * at->ld_kv + h * d, v = k + at->width,
+                  y = sample * at->time * at->width + h * d;
+    return (fr__head_bf16){
+        .q = fr__source_at(job->q, q).at,
+        .k = fr__source_at(job->kv, k).at,
+        .v = fr__source_at(job->kv, v).at,
+        .dy = job->dy.at ? fr__source_at(job->dy, y).at : NULL,
+        .y = part(job->y, y).at,
+        .dq = part(job->dq, q).at,
+        .dk = part(job->dkv, k).at,
+        .dv = part(job->dkv, v).at,
+        .lse = job->lse ? job->lse + (sample * at->heads + h) * at->time : NULL,
+        .time = at->time,
+        .keys = at->keys,
+        .depth = d,
+        .seen = valid_keys(job, sample),
+        .ld_q = at->ld_q,
+        .ld_kv = at->ld_kv,
+        .ld_y = at->width,
+        .is_causal = at->is_causal,
+        .scale = at->scale,
+    };
 }
 
 /* Heads are dealt to threads in contiguous runs; each run has its own scratch. */
-static void forward_heads(void *arg, size_t begin, size_t end)
+static void run_heads(void *arg, size_t begin, size_t end)
 {
     const head_job *job = arg;
-    float *scratch = job->scratch + fr__cpu_thread() * 2 * BLOCK * job->at->keys;
-    for (size_t i = begin; i < end; i++)
-        forward_head(job, (int64_t)i / job->at->heads, (int64_t)i % job->at->heads, scratch);
-}
-
-static void backward_heads(void *arg, size_t begin, size_t end)
-{
-    const head_job *job = arg;
-    float *scratch = job->scratch + fr__cpu_thread() * 2 * BLOCK * job->at->keys;
-    for (size_t i = begin; i < end; i++)
-        backward_head(job, (int64_t)i / job->at->heads, (int64_t)i % job->at->heads, scratch);
+    const attention *at = job->at;
+    const bool is_forward = job->y.at;
+    float *scratch = job->scratch + fr__cpu_thread() * at->room;
+    for (size_t i = begin; i < end; i++) {
+        const int64_t sample = (int64_t)i / at->heads, h = (int64_t)i % at->heads;
+        if (at->multiplies_bf16) {
+            const fr__head_bf16 hd = find_head_bf16(job, sample, h);
+            (is_forward ? fr__attend_bf16 : fr__attend_back_bf16)(&hd, scratch);
+        } else {
+            (is_forward ? forward_head : backward_head)(job, sample, h, scratch);
+        }
+    }
 }
 
 /* Common part of forward and backward. */
 static head_job find_job(const attention *at, const fr__kernel_args *a)
 {
-    head_job job = {.at = at, .q = a->x[0], .scratch = a->scratch};
-    job.kv = at->is_cross ? a->x[1] : job.q + at->width;
+    head_job job = {.at = at, .q = {a->x[0], at->q_type}, .scratch = a->scratch};
+    job.kv = at->is_cross ? (fr__source){a->x[1], at->kv_type} : fr__source_at(job.q, at->width);
     if (at->has_length) job.length = a->x[at->is_cross ? 2 : 1];
     return job;
 }
@@ -202,8 +302,8 @@ static fr_status attention_forward(fr__kernel *k, const fr__kernel_args *a)
     const attention *at = (const attention *)k;
     head_job job = find_job(at, a);
     job.lse = k->training ? a->saved : NULL;
-    job.y = a->y;
-    fr__cpu_parallel(k->dev, (size_t)(k->batch * at->heads), 1, forward_heads, &job);
+    job.y = (fr__sink){a->y, k->y.dtype};
+    fr__cpu_parallel(k->dev, (size_t)(k->batch * at->heads), 1, run_heads, &job);
     return FR_OK;
 }
 
@@ -212,10 +312,10 @@ static fr_status attention_backward_input(fr__kernel *k, const fr__kernel_args *
     const attention *at = (const attention *)k;
     head_job job = find_job(at, a);
     job.lse = a->saved;
-    job.dy = a->dy;
-    job.dq = a->dx[0];
-    job.dkv = at->is_cross ? a->dx[1] : job.dq + at->width;
-    fr__cpu_parallel(k->dev, (size_t)(k->batch * at->heads), 1, backward_heads, &job);
+    job.dy = (fr__source){a->dy, k->y.dtype};
+    job.dq = (fr__sink){a->dx[0], at->q_type};
+    job.dkv = at->is_cross ? (fr__sink){a->dx[1], at->kv_type} : part(job.dq, at->width);
+    fr__cpu_parallel(k->dev, (size_t)(k->batch * at->heads), 1, run_heads, &job);
     return FR_OK;
 }
 
@@ -238,8 +338,16 @@ fr_status fr__cpu_attention(const fr__kernel_spec *spec, fr_arena *arena, fr__ke
     at->ld_kv = at->is_cross ? 2 * at->width : 3 * at->width;
     at->depth = at->width / at->heads;
     at->scale = 1.0f / sqrtf((float)at->depth);
-    k->scratch_bytes =
-        (size_t)(2 * BLOCK * at->keys) * sizeof(float) * (size_t)fr_device_n_threads(spec->dev);
+    at->q_type = spec->x[0]->dtype;
+    at->kv_type = at->is_cross ? spec->x[1]->dtype : at->q_type;
+    at->multiplies_bf16 = at->q_type == FR_BF16 && at->kv_type == FR_BF16 &&
+                          spec->y_type == FR_BF16 && fr__attends_bf16(spec->dev, at->depth);
+    at->room = 2 * BLOCK * at->keys;
+    if (at->multiplies_bf16)
+        at->room = (int64_t)(fr__attend_bf16_bytes(at->keys, at->depth) / sizeof(float));
+    else if (fr__spec_has_bf16(spec))
+        at->room += (3 * at->time + 4 * at->keys) * at->depth;
+    k->scratch_bytes = (size_t)at->room * sizeof(float) * (size_t)fr_device_n_threads(spec->dev);
     if (spec->training)
         k->saved_bytes = (size_t)(spec->batch * at->heads * at->time) * sizeof(float);
     k->needs_x = (uint8_t)((1u << spec->n_inputs) - 1);

@@ -16,16 +16,20 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/lanes.h"
-#include "base/simd.h"
+#include "base/bf16.h"
 
 enum { LANES = FR_LANES };
 
 /* Layout of a tensor: sample, block of LANES channels, pixel, lane. */
 typedef struct view {
-    size_t sample, block, pixel, lane; /* strides in floats */
-    size_t half;    /* blocks of 16 channels: the odd block starts here, `block` is for two */
+    size_t sample, block, pixel, lane; /* strides in elements */
+    size_t half; /* blocks of 16 channels: the odd block starts here, `block` is for two */
+    fr_dtype type;
     bool is_padded; /* the last block has room for all lanes, which must be zero */
 } view;
+
+/* A block of a tensor: all lanes side by side, as floats or as bf16; or fewer, or apart. */
+typedef enum form { FLOATS, BF16, ANY } form;
 
 typedef struct bn {
     fr__kernel base;
@@ -68,43 +72,56 @@ static inline size_t lanes_in(const bn *b, size_t block)
     return left < LANES ? left : LANES;
 }
 
-/* n lanes of one pixel, zeros in the others. is_dense, a constant: all of them, side by side. */
-FR_INLINE void load(fr__v8 *to, const float *from, bool is_dense, size_t n, const view *v)
+/* n lanes of a pixel, the first of which is element i; zeros in the others. f is a constant. */
+FR_INLINE void load(fr__v8 *to, const void *tensor, size_t i, form f, size_t n, const view *v)
 {
-    if (is_dense) {
-        *to = FR_LOAD8(from);
-        return;
-    }
+    const float *floats = (const float *)tensor + i;
+    const uint16_t *bf16 = (const uint16_t *)tensor + i;
     float lane[LANES] = {0};
-    for (size_t l = 0; l < n; l++) lane[l] = from[l * v->lane];
+    switch (f) {
+    case FLOATS: *to = FR_LOAD8(floats); return;
+    case BF16: *to = FR_LOAD8_BF16(bf16); return;
+    case ANY: break;
+    }
+    for (size_t l = 0; l < n; l++)
+        lane[l] = v->type == FR_BF16 ? fr__bf16_value(bf16[l * v->lane]) : floats[l * v->lane];
     *to = FR_LOAD8(lane);
 }
 
-FR_INLINE void store(const fr__v8 *from, float *to, bool is_dense, size_t n, const view *v)
+FR_INLINE void store(const fr__v8 *from, void *tensor, size_t i, form f, size_t n, const view *v)
 {
-    if (is_dense || v->is_padded) {
-        FR_STORE8(to, *from);
-        return;
+    float *floats = (float *)tensor + i, lane[LANES];
+    uint16_t *bf16 = (uint16_t *)tensor + i;
+    const bool is_padded = f == ANY && v->is_padded;
+    if (f == BF16 || (is_padded && v->type == FR_BF16)) {
+        FR_STORE8_BF16(bf16, *from);
+    } else if (f == FLOATS || is_padded) {
+        FR_STORE8(floats, *from);
+    } else {
+        FR_STORE8(lane, *from);
+        for (size_t l = 0; l < n; l++) {
+            if (v->type == FR_BF16)
+                bf16[l * v->lane] = fr__bf16_of(lane[l]);
+            else
+                floats[l * v->lane] = lane[l];
+        }
     }
-    float lane[LANES];
-    FR_STORE8(lane, *from);
-    for (size_t l = 0; l < n; l++) to[l * v->lane] = lane[l];
 }
 
 /* ---- Forward ---- */
 
 /* Mean and sum of squared distances of one plane, joined to those of the `seen` numbers before. */
-FR_INLINE void join_plane(const bn *b, const float *x, bool is_dense, size_t n, double seen,
+FR_INLINE void join_plane(const bn *b, const void *x, size_t start, form f, size_t n, double seen,
                           double mean[LANES], double spread[LANES])
 {
     fr__v8 sum = FR_ALL8(0), square = FR_ALL8(0), at;
     for (size_t p = 0; p < b->pixels; p++) {
-        load(&at, x + p * b->x.pixel, is_dense, n, &b->x);
+        load(&at, x, start + p * b->x.pixel, f, n, &b->x);
         sum += at;
     }
     const fr__v8 middle = sum / (float)b->pixels;
     for (size_t p = 0; p < b->pixels; p++) {
-        load(&at, x + p * b->x.pixel, is_dense, n, &b->x);
+        load(&at, x, start + p * b->x.pixel, f, n, &b->x);
         square += (at - middle) * (at - middle);
     }
     const double fresh = (double)b->pixels, total = seen + fresh;
@@ -115,13 +132,13 @@ FR_INLINE void join_plane(const bn *b, const float *x, bool is_dense, size_t n, 
     }
 }
 
-FR_INLINE void find_statistics(const bn *b, const fr__kernel_args *a, size_t block, bool is_dense,
+FR_INLINE void find_statistics(const bn *b, const fr__kernel_args *a, size_t block, form f,
                                size_t n)
 {
     double mean[LANES] = {0}, spread[LANES] = {0};
     for (size_t s = 0; s < b->samples; s++)
-        join_plane(b, (const float *)a->x[0] + start_of(&b->x, s, block), is_dense, n,
-                   (double)(s * b->pixels), mean, spread);
+        join_plane(b, a->x[0], start_of(&b->x, s, block), f, n, (double)(s * b->pixels), mean,
+                   spread);
     const double count = (double)(b->samples * b->pixels);
     const float m = b->base.node->attrs.norm.momentum, eps = b->base.node->attrs.norm.eps;
     for (size_t l = 0; l < n; l++) {
@@ -136,19 +153,24 @@ FR_INLINE void find_statistics(const bn *b, const fr__kernel_args *a, size_t blo
 }
 
 FR_INLINE void normalise(const bn *b, const fr__kernel_args *a, const terms *t, size_t block,
-                         bool is_dense, bool has_relu, size_t n)
+                         form f, bool has_relu, size_t n)
 {
     for (size_t s = 0; s < b->samples; s++) {
-        const float *x = (const float *)a->x[0] + start_of(&b->x, s, block);
-        float *y = (float *)a->y + start_of(&b->y, s, block);
+        const size_t x = start_of(&b->x, s, block), y = start_of(&b->y, s, block);
         for (size_t p = 0; p < b->pixels; p++) {
             fr__v8 at;
-            load(&at, x + p * b->x.pixel, is_dense, n, &b->x);
+            load(&at, a->x[0], x + p * b->x.pixel, f, n, &b->x);
             at = (at - t->mean) * t->scale + t->bias;
             if (has_relu) at = FR_SELECT8(at < FR_ALL8(0), FR_ALL8(0), at); /* NaN stays */
-            store(&at, y + p * b->y.pixel, is_dense, n, &b->y);
+            store(&at, a->y, y + p * b->y.pixel, f, n, &b->y);
         }
     }
+}
+
+static float trained(const bn *b, const fr__kernel_args *a, int i, size_t c)
+{
+    if (b->base.w_type == FR_BF16) return fr__bf16_value(((const uint16_t *)a->w[i])[c]);
+    return fr__floats(a, i)[c];
 }
 
 static void find_terms(const bn *b, const fr__kernel_args *a, size_t block, terms *t)
@@ -158,63 +180,72 @@ static void find_terms(const bn *b, const fr__kernel_args *a, size_t block, term
         const size_t c = block * LANES + l;
         const double eps = (double)b->base.node->attrs.norm.eps;
         bool is_training = b->base.training;
-        mean[l] = is_training ? vector(b, a, MEAN)[c] : a->w[2][c];
-        slope[l] = is_training ? vector(b, a, SLOPE)[c] : (float)(1 / sqrt(a->w[3][c] + eps));
-        scale[l] = slope[l] * a->w[0][c];
-        bias[l] = a->w[1][c];
+        mean[l] = is_training ? vector(b, a, MEAN)[c] : fr__floats(a, 2)[c];
+        slope[l] =
+            is_training ? vector(b, a, SLOPE)[c] : (float)(1 / sqrt(fr__floats(a, 3)[c] + eps));
+        scale[l] = slope[l] * trained(b, a, 0, c);
+        bias[l] = trained(b, a, 1, c);
     }
     *t = (terms){FR_LOAD8(mean), FR_LOAD8(slope), FR_LOAD8(scale), FR_LOAD8(bias)};
 }
 
-static bool is_dense_block(const bn *b, size_t block)
+static form form_of(const bn *b, size_t block)
 {
-    return lanes_in(b, block) == LANES && b->x.lane == 1 && b->y.lane == 1;
+    if (lanes_in(b, block) < LANES || b->x.lane > 1 || b->y.lane > 1) return ANY;
+    return b->x.type == FR_BF16 ? BF16 : FLOATS;
+}
+
+FR_INLINE void forward_block(const call *c, size_t block, form f, bool has_relu, size_t n)
+{
+    terms t;
+    if (c->b->base.training) find_statistics(c->b, c->a, block, f, n);
+    find_terms(c->b, c->a, block, &t);
+    normalise(c->b, c->a, &t, block, f, has_relu, n);
 }
 
 /* One version of the loops for each combination of compile-time constants. */
-FR_SIMD_RANGE(forward_blocks)
-{
-    const bn *b = ((call *)arg)->b;
-    const fr__kernel_args *a = ((call *)arg)->a;
-    for (size_t block = begin; block < end; block++) {
-        const size_t n = lanes_in(b, block);
-        const bool is_dense = is_dense_block(b, block);
-        if (b->base.training && is_dense)
-            find_statistics(b, a, block, true, LANES);
-        else if (b->base.training)
-            find_statistics(b, a, block, false, n);
-        terms t;
-        find_terms(b, a, block, &t);
-        if (is_dense && b->has_relu)
-            normalise(b, a, &t, block, true, true, LANES);
-        else if (is_dense)
-            normalise(b, a, &t, block, true, false, LANES);
-        else
-            normalise(b, a, &t, block, false, b->has_relu, n);
+#define FOR_EACH_BLOCK(visit)                                            \
+    for (size_t block = begin; block < end; block++) {                   \
+        const call *c = arg;                                             \
+        const form f = form_of(c->b, block);                             \
+        if (f == ANY)                                                    \
+            visit(c, block, ANY, c->b->has_relu, lanes_in(c->b, block)); \
+        else if (f == BF16 && c->b->has_relu)                            \
+            visit(c, block, BF16, true, LANES);                          \
+        else if (f == BF16)                                              \
+            visit(c, block, BF16, false, LANES);                         \
+        else if (c->b->has_relu)                                         \
+            visit(c, block, FLOATS, true, LANES);                        \
+        else                                                             \
+            visit(c, block, FLOATS, false, LANES);                       \
     }
-}
+
+FR_SIMD_RANGE(forward_blocks){FOR_EACH_BLOCK(forward_block)}
 
 /* ---- Backward ---- */
 
-/* x to its distance from the mean, dy to dz. */
-FR_INLINE void revisit(fr__v8 *x, fr__v8 *dy, const terms *t, bool has_relu)
+/* x to its distance from the mean, dy to dz. y is positive if the value is above `zero`: with bf16
+ * the largest number that is rounded to 0. */
+FR_INLINE void revisit(fr__v8 *x, fr__v8 *dy, const terms *t, bool has_relu, float zero)
 {
     *x -= t->mean;
-    if (has_relu) *dy = FR_SELECT8(*x * t->scale + t->bias > FR_ALL8(0), *dy, FR_ALL8(0));
+    if (has_relu) *dy = FR_SELECT8(*x * t->scale + t->bias > FR_ALL8(zero), *dy, FR_ALL8(0));
 }
 
+static float zero_of(const bn *b) { return b->y.type == FR_BF16 ? 0x1p-134f : 0.0f; }
+
 FR_INLINE void sum_gradients(const bn *b, const fr__kernel_args *a, const terms *t, size_t block,
-                             bool is_dense, bool has_relu, size_t n)
+                             form f, bool has_relu, size_t n)
 {
     double d_weight[LANES] = {0}, d_bias[LANES] = {0};
+    const float zero = zero_of(b);
     for (size_t s = 0; s < b->samples; s++) {
-        const float *x = (const float *)a->x[0] + start_of(&b->x, s, block);
-        const float *dy = (const float *)a->dy + start_of(&b->y, s, block);
+        const size_t x = start_of(&b->x, s, block), y = start_of(&b->y, s, block);
         fr__v8 sum = FR_ALL8(0), sum_h = FR_ALL8(0), d, dz;
         for (size_t p = 0; p < b->pixels; p++) {
-            load(&d, x + p * b->x.pixel, is_dense, n, &b->x);
-            load(&dz, dy + p * b->y.pixel, is_dense, n, &b->y);
-            revisit(&d, &dz, t, has_relu);
+            load(&d, a->x[0], x + p * b->x.pixel, f, n, &b->x);
+            load(&dz, a->dy, y + p * b->y.pixel, f, n, &b->y);
+            revisit(&d, &dz, t, has_relu, zero);
             sum += dz;
             sum_h += dz * (d * t->slope);
         }
@@ -225,11 +256,10 @@ FR_INLINE void sum_gradients(const bn *b, const fr__kernel_args *a, const terms 
     for (size_t l = 0; l < n; l++) vector(b, a, D_BIAS)[block * LANES + l] = (float)d_bias[l];
 }
 
-FR_INLINE void find_dx(const call *c, const terms *t, size_t block, bool is_dense, bool has_relu,
-                       size_t n)
+FR_INLINE void find_dx(const call *c, const terms *t, size_t block, form f, bool has_relu, size_t n)
 {
     const bn *b = c->b;
-    const float share = 1.0f / (float)(b->samples * b->pixels);
+    const float share = 1.0f / (float)(b->samples * b->pixels), zero = zero_of(b);
     float lane[2][LANES] = {{0}};
     for (size_t l = 0; l < n; l++) {
         lane[0][l] = vector(b, c->a, D_BIAS)[block * LANES + l] * share;
@@ -237,41 +267,27 @@ FR_INLINE void find_dx(const call *c, const terms *t, size_t block, bool is_dens
     }
     const fr__v8 mean_dz = FR_LOAD8(lane[0]), slope_dz = FR_LOAD8(lane[1]) * t->slope;
     for (size_t s = 0; s < b->samples; s++) {
-        const float *x = (const float *)c->a->x[0] + start_of(&b->x, s, block);
-        const float *dy = (const float *)c->a->dy + start_of(&b->y, s, block);
-        float *dx = (float *)c->dx + start_of(&b->x, s, block);
+        const size_t x = start_of(&b->x, s, block), y = start_of(&b->y, s, block);
         for (size_t p = 0; p < b->pixels; p++) {
             fr__v8 d, dz;
-            load(&d, x + p * b->x.pixel, is_dense, n, &b->x);
-            load(&dz, dy + p * b->y.pixel, is_dense, n, &b->y);
-            revisit(&d, &dz, t, has_relu);
+            load(&d, c->a->x[0], x + p * b->x.pixel, f, n, &b->x);
+            load(&dz, c->a->dy, y + p * b->y.pixel, f, n, &b->y);
+            revisit(&d, &dz, t, has_relu, zero);
             dz = t->scale * (dz - mean_dz - d * slope_dz);
-            store(&dz, dx + p * b->x.pixel, is_dense, n, &b->x);
+            store(&dz, c->dx, x + p * b->x.pixel, f, n, &b->x);
         }
     }
 }
 
-FR_INLINE void backward_block(const call *c, const terms *t, size_t block, bool is_dense,
-                              bool has_relu, size_t n)
+FR_INLINE void backward_block(const call *c, size_t block, form f, bool has_relu, size_t n)
 {
-    sum_gradients(c->b, c->a, t, block, is_dense, has_relu, n);
-    if (c->dx) find_dx(c, t, block, is_dense, has_relu, n);
+    terms t;
+    find_terms(c->b, c->a, block, &t);
+    sum_gradients(c->b, c->a, &t, block, f, has_relu, n);
+    if (c->dx) find_dx(c, &t, block, f, has_relu, n);
 }
 
-FR_SIMD_RANGE(backward_blocks)
-{
-    const call *c = arg;
-    for (size_t block = begin; block < end; block++) {
-        terms t;
-        find_terms(c->b, c->a, block, &t);
-        if (!is_dense_block(c->b, block))
-            backward_block(c, &t, block, false, c->b->has_relu, lanes_in(c->b, block));
-        else if (c->b->has_relu)
-            backward_block(c, &t, block, true, true, LANES);
-        else
-            backward_block(c, &t, block, true, false, LANES);
-    }
-}
+FR_SIMD_RANGE(backward_blocks) { FOR_EACH_BLOCK(backward_block) }
 
 /* ---- Entries ---- */
 
@@ -312,22 +328,25 @@ static fr_status bn_backward_weight(fr__kernel *k, const fr__kernel_args *a)
     return FR_OK;
 }
 
-/* side_by_side: channels at one pixel, as fr__layout_lanes says; a lone (C) is one pixel of all. */
-static view make_view(const bn *b, int side_by_side)
+/* A lone (C) is one pixel of all channels. */
+static view make_view(const bn *b, const fr__layout *layout)
 {
-    const size_t side = (size_t)side_by_side;
+    const size_t side = (size_t)fr__layout_lanes(layout);
+    const fr_dtype type = layout->dtype;
     if (b->base.node->shape.n_dims == 1)
-        return (view){.sample = b->channels, .block = LANES, .lane = 1};
+        return (view){.sample = b->channels, .block = LANES, .lane = 1, .type = type};
     if (side == 1)
         return (view){.sample = b->channels * b->pixels,
                       .block = LANES * b->pixels,
                       .pixel = 1,
-                      .lane = b->pixels};
+                      .lane = b->pixels,
+                      .type = type};
     return (view){.sample = (b->channels + side - 1) / side * side * b->pixels,
                   .block = side * b->pixels,
                   .pixel = side,
                   .lane = 1,
                   .half = side == 16 ? LANES : 0,
+                  .type = type,
                   .is_padded = true};
 }
 
@@ -344,13 +363,13 @@ static fr_status describe(bn *b, const fr__kernel_spec *spec)
             "node %s: batch_norm cannot train on one number per channel (a variance needs "
             "two); use micro-batches of at least 2 samples",
             k->node->name);
-    b->x = make_view(b, fr__layout_lanes(spec->x[0]));
+    b->x = make_view(b, spec->x[0]);
     fr__md y;
     FR_TRY(spec->plain_output ? fr__md_plain(k, k->node, &y) : fr__md_blocked(k, k->node, &y));
     if (!spec->plain_output && spec->x[0]->desc)
         FR_TRY(fr__md_of_layout(k, spec->x[0], k->node, &y));
     FR_TRY(fr__layout_of_md(k, y, &k->y));
-    b->y = make_view(b, fr__layout_lanes(&k->y));
+    b->y = make_view(b, &k->y);
     k->can_overwrite_x0 = memcmp(&b->x, &b->y, sizeof b->x) == 0;
     return FR_OK;
 }
@@ -364,6 +383,8 @@ static const fr__kernel_ops training_first = {.forward = bn_forward,
 
 fr_status fr__cpu_batch_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
+    if (spec->x[0]->dtype != spec->y_type)
+        return fr__kernel_in_floats(spec, arena, fr__cpu_batch_norm, out);
     if (fr__layout_lanes(spec->x[0]) == 0)
         return fr__cpu_wrap_plain(spec, arena, fr__cpu_batch_norm, out);
     const fr__kernel_ops *ops = !spec->training    ? &evaluating

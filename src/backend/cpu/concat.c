@@ -15,7 +15,7 @@ typedef struct concat {
     fr__kernel base;
     int n_inputs;
     size_t n_rows;                      /* samples; along a later axis, rows before it */
-    size_t piece[FR_MAX_INPUTS], whole; /* floats of a row */
+    size_t piece[FR_MAX_INPUTS], whole; /* bytes of a row */
 } concat;
 
 typedef struct call {
@@ -28,10 +28,15 @@ static void join_rows(void *arg, size_t begin, size_t end)
     const concat *c = ((call *)arg)->c;
     const fr__kernel_args *a = ((call *)arg)->a;
     for (size_t s = begin; s < end; s++) {
-        float *y = (float *)a->y + s * c->whole;
+        char *y = (char *)a->y + s * c->whole;
         for (int i = 0; i < c->n_inputs; y += c->piece[i++])
-            memcpy(y, (const float *)a->x[i] + s * c->piece[i], c->piece[i] * sizeof(float));
+            memcpy(y, (const char *)a->x[i] + s * c->piece[i], c->piece[i]);
     }
+}
+
+static void add_floats(float *restrict to, const float *restrict x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) to[i] += x[i];
 }
 
 static void part_rows(void *arg, size_t begin, size_t end)
@@ -39,15 +44,14 @@ static void part_rows(void *arg, size_t begin, size_t end)
     const concat *c = ((call *)arg)->c;
     const fr__kernel_args *a = ((call *)arg)->a;
     for (size_t s = begin; s < end; s++) {
-        const float *dy = (const float *)a->dy + s * c->whole;
+        const char *dy = (const char *)a->dy + s * c->whole;
         for (int i = 0; i < c->n_inputs; dy += c->piece[i++]) {
             if (!a->dx[i]) continue;
-            float *dx = (float *)a->dx[i] + s * c->piece[i];
-            if (!a->add_dx[i]) {
-                memcpy(dx, dy, c->piece[i] * sizeof(float));
-                continue;
-            }
-            for (size_t j = 0; j < c->piece[i]; j++) dx[j] += dy[j];
+            char *dx = (char *)a->dx[i] + s * c->piece[i];
+            if (a->add_dx[i])
+                add_floats((float *)(void *)dx, (const float *)(const void *)dy, c->piece[i] / 4);
+            else
+                memcpy(dx, dy, c->piece[i]);
         }
     }
 }
@@ -82,6 +86,9 @@ static fr_status find_blocked(const fr__kernel *k, const fr__kernel_spec *spec, 
 
 fr_status fr__cpu_concat(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
+    for (int i = 0; i < spec->n_inputs; i++)
+        if (spec->x[i]->dtype != spec->y_type)
+            return fr__kernel_in_floats(spec, arena, fr__cpu_concat, out);
     fr__kernel *k = fr__kernel_new(spec, arena, sizeof(concat), &concat_ops);
     if (!k) return FR_NO_MEMORY;
     bool are_blocked, are_plain = true;
@@ -97,10 +104,10 @@ fr_status fr__cpu_concat(const fr__kernel_spec *spec, fr_arena *arena, fr__kerne
     for (int i = 0; i < axis; i++) c->n_rows *= (size_t)k->node->shape.dim[i];
     for (int i = 0; i < spec->n_inputs; i++) {
         const fr_shape *in = &fr_graph_node(spec->graph, spec->inputs[i])->shape;
-        c->piece[i] = 1;
+        c->piece[i] = fr_dtype_bytes(k->y.dtype);
         for (int d = axis; d < in->n_dims; d++) c->piece[i] *= (size_t)in->dim[d];
         c->whole += c->piece[i];
-        k->can_add_dx = (uint8_t)(k->can_add_dx | 1u << i);
+        if (k->y.dtype == FR_F32) k->can_add_dx = (uint8_t)(k->can_add_dx | 1u << i);
     }
     return are_blocked ? fr__layout_of_md(k, y, &k->y) : FR_OK;
 }

@@ -5,6 +5,15 @@
  * layout is reordered. Weights, gradients and optimizer state have the forward's layout. Backward
  * data needs the weights in another layout: the cache holds a copy.
  *
+ * With bf16 the weights have the layout of their gradients instead, which are floats: oneDNN turns
+ * weights of bf16 ten times as fast into the layout of the forward (8i16o2i) as gradients out of
+ * their own (16i16o). Where it has no fast bf16 code for one of the passes it computes floats, in
+ * evaluation too, since programs share the weights; also where the input is not bf16, such as data,
+ * which would have to be rounded. On processors without instructions for bf16 in_floats.c converts
+ * the operands.
+ *
+ * oneDNN's weight gradients of small maps are slow in bf16 too: conv_small.c has those, in floats.
+ *
  * A backward pass takes the layouts of the forward, unless oneDNN has only slow code for them and
  * faster code for its own choice (on AVX2: weight gradients of 3x3 kernels on 2x2 maps, 500 times
  * faster by GEMM in a plain layout). */
@@ -13,32 +22,30 @@
 typedef struct conv {
     fr__kernel base;
     bool has_bias, has_relu;
+    fr_dtype type; /* of what oneDNN computes with; the program's operands are converted to it */
     fr__window window;
     fr__md x_given, y_given; /* as the program holds them */
-    fr__md x, w, y;          /* as the forward primitive requires them */
-    fr__md w_any, b, x_any, y_any;
+    fr__md x, y;             /* as the forward primitive requires them */
+    fr__md w, dw;            /* as blocks of weights and of gradients hold them */
+    fr__md w_any, dw_any, b, db, x_any, y_any;
     fr__prim forward, back_input, back_weight;
     fr__prim turn_weights; /* to the layout of back_input; absent if it is the same */
+    fr__kernel *small;     /* for the weight gradient in place of back_weight, or NULL */
     size_t dw_at, db_at;   /* in scratch: gradients of one micro-batch, where dw must be added to */
 } conv;
-
-static const float *bias_of(const conv *c, const fr__kernel_args *a)
-{
-    return c->has_bias ? a->w[1] : NULL;
-}
 
 static fr_status conv_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     conv *c = (conv *)k;
     FR_TRY(fr__prim_run(k, &c->forward, a->scratch,
-                        FR_TENSORS(a->x[0], a->w[0], a->y, bias_of(c, a))));
-    if (c->has_relu) fr__cpu_relu(k->dev, a->y, fr__layout_count(&k->y));
+                        FR_TENSORS(a->x[0], a->w[0], a->y, c->has_bias ? a->w[1] : NULL)));
+    if (c->has_relu) fr__cpu_relu(k->dev, k->y.dtype, a->y, fr__layout_count(&k->y));
     return FR_OK;
 }
 
 static fr_status conv_prepare_dy(fr__kernel *k, const fr__kernel_args *a, void *dz)
 {
-    fr__cpu_relu_back(k->dev, dz, a->dy, a->y, fr__layout_count(&k->y));
+    fr__cpu_relu_back(k->dev, k->y.dtype, dz, a->dy, a->y, fr__layout_count(&k->y));
     return FR_OK;
 }
 
@@ -58,6 +65,7 @@ static fr_status conv_backward_weight(fr__kernel *k, const fr__kernel_args *a)
 {
     conv *c = (conv *)k;
     float *dw = a->dw[0], *db = c->has_bias ? a->dw[1] : NULL;
+    if (c->small) return c->small->ops->backward_weight(c->small, a);
     if (a->add_dw) {
         dw = (float *)((char *)a->scratch + c->dw_at);
         db = (float *)((char *)a->scratch + c->db_at);
@@ -122,8 +130,39 @@ static fr_status describe(conv *c, const fr__kernel_spec *spec)
     FR_TRY(fr__md_of_layout(k, spec->x[0], in, &c->x_given));
     FR_TRY(fr__md_any(k, in, &c->x_any));
     FR_TRY(fr__md_any(k, node, &c->y_any));
-    if (c->has_bias) FR_TRY(fr__md_row_major(k, 1, channels, &c->b));
-    return fr__md_any_weights(k, g > 1 ? 5 : 4, g > 1 ? split : whole, &c->w_any);
+    FR_TRY(fr__md_any_weights(k, g > 1 ? 5 : 4, g > 1 ? split : whole, &c->dw_any));
+    FR_TRY(fr__md_row_major(k, 1, channels, &c->db));
+    c->w_any = c->dw_any;
+    c->b = c->db;
+    fr__md *const typed[] = {&c->x_any, &c->y_any, &c->w_any, &c->b};
+    for (int i = 0; i < 4; i++) FR_TRY(fr__md_as(k, c->type, typed[i]));
+    if (!c->has_bias) c->b = c->db = NULL;
+    return FR_OK;
+}
+
+/* Whether oneDNN has fast bf16 code for all passes; and the layout of the weights, which is that of
+ * their gradients. */
+static fr_status find_bf16_code(conv *c, bool *is_found)
+{
+    const fr__kernel *k = &c->base;
+    const fr__conv_op passes[] = {
+        {dnnl_forward_training, c->x_any, c->w_any, c->b, c->y_any, &c->window},
+        {dnnl_backward_data, c->x_any, c->w_any, NULL, c->y_any, &c->window},
+        {dnnl_backward_weights, c->x_any, c->dw_any, c->db, c->y_any, &c->window}};
+    dnnl_primitive_desc_t descs[3];
+    fr_status status = FR_OK;
+    int n = 0;
+    *is_found = true;
+    while (n < 3 && *is_found) {
+        const_dnnl_primitive_desc_t hint = n > 0 ? descs[0] : NULL;
+        *is_found = fr__conv_desc(fr__cpu(k->dev), &passes[n], 0, hint, &descs[n]) == dnnl_success;
+        if (*is_found) *is_found = fr__impl_rank(descs[n++]) < FR_IMPL_REF;
+    }
+    if (*is_found)
+        status = fr__md_keep(
+            k, dnnl_primitive_desc_query_md(descs[2], dnnl_query_diff_weights_md, 0), &c->dw);
+    while (n > 0) dnnl_primitive_desc_destroy(descs[--n]);
+    return status;
 }
 
 /* The output in the primitive's layout; but row-major if it leaves the program, and blocked for the
@@ -133,11 +172,12 @@ static fr_status choose_output(conv *c, const fr__kernel_spec *spec)
     fr__md plain;
     FR_TRY(fr__md_plain(&c->base, c->base.node, &plain));
     c->y_given = c->y;
+    FR_TRY(fr__md_as(&c->base, FR_F32, &c->y_given));
     if (spec->plain_output)
         c->y_given = plain;
-    else if (dnnl_memory_desc_equal(c->y, plain))
+    else if (dnnl_memory_desc_equal(c->y_given, plain))
         FR_TRY(fr__md_blocked(&c->base, c->base.node, &c->y_given));
-    return FR_OK;
+    return fr__md_as(&c->base, c->base.y.dtype, &c->y_given);
 }
 
 /* Always the primitive for training, so that programs for training and evaluation have the same
@@ -157,19 +197,25 @@ static fr_status make_forward(conv *c, const fr__kernel_spec *spec, fr_arena *ar
     fr_status status =
         fr__md_keep(k, dnnl_primitive_desc_query_md(desc, dnnl_query_dst_md, 0), &c->y);
     if (status == FR_OK) status = choose_output(c, spec);
+    if (status == FR_OK && !c->dw)
+        status =
+            fr__md_keep(k, dnnl_primitive_desc_query_md(desc, dnnl_query_weights_md, 0), &c->dw);
+    c->w = c->dw;
+    if (status == FR_OK) status = fr__md_as(k, k->w_type, &c->w);
     if (status != FR_OK) {
         dnnl_primitive_desc_destroy(desc);
         return status;
     }
+    fr__md b = c->b;
+    if (b) FR_TRY(fr__md_as(k, k->w_type, &b));
     const fr__arg args[] = {{.id = DNNL_ARG_SRC, .md = c->x_given},
-                            {.id = DNNL_ARG_WEIGHTS},
+                            {.id = DNNL_ARG_WEIGHTS, .md = c->w},
                             {.id = DNNL_ARG_DST, .md = c->y_given, .is_output = true},
-                            {.id = DNNL_ARG_BIAS}};
+                            {.id = DNNL_ARG_BIAS, .md = b}};
     FR_TRY(fr__prim_init(k, arena, what, desc, c->has_bias ? 4 : 3, args, &c->forward));
     FR_TRY(fr__md_keep(k, fr__prim_md(&c->forward, DNNL_ARG_SRC), &c->x));
-    FR_TRY(fr__md_keep(k, fr__prim_md(&c->forward, DNNL_ARG_WEIGHTS), &c->w));
     FR_TRY(fr__layout_of_md(k, c->y_given, &k->y));
-    FR_TRY(fr__layout_of_md(k, c->w, &k->w[0]));
+    FR_TRY(fr__layout_of_md(k, c->dw, &k->w[0]));
     k->scratch_bytes = c->forward.scratch_bytes;
     return FR_OK;
 }
@@ -200,18 +246,30 @@ static fr_status make_back_input(conv *c, fr_arena *arena)
     return FR_OK;
 }
 
+/* conv_small.c has its own idea of layouts, which must be the ones in use. */
+static fr_status make_small(conv *c, const fr__kernel_spec *spec, fr_arena *arena)
+{
+    fr__kernel *k = &c->base, *small;
+    if (!fr__cpu_conv2d_is_small(spec) || !fr__layout_lanes(spec->x[0])) return FR_OK;
+    FR_TRY(fr__cpu_conv2d_small(spec, arena, &small));
+    if (small->w[0].desc != k->w[0].desc || small->y.desc != k->y.desc) return FR_OK;
+    c->small = small;
+    if (small->scratch_bytes > k->scratch_bytes) k->scratch_bytes = small->scratch_bytes;
+    return FR_OK;
+}
+
 static fr_status make_back_weight(conv *c, fr_arena *arena)
 {
     fr__kernel *k = &c->base;
     const char *what = "weight gradient of the convolution";
     const fr__conv_op ways[] = {
-        {dnnl_backward_weights, c->x, c->w, c->b, c->y, &c->window},
-        {dnnl_backward_weights, c->x_any, c->w_any, c->b, c->y_any, &c->window}};
+        {dnnl_backward_weights, c->x, c->dw, c->db, c->y, &c->window},
+        {dnnl_backward_weights, c->x_any, c->dw_any, c->db, c->y_any, &c->window}};
     dnnl_primitive_desc_t desc;
     FR_TRY(choose(k, what, 2, ways, c->forward.desc, &desc));
     const fr__arg args[] = {{.id = DNNL_ARG_SRC, .md = c->x_given},
                             {.id = DNNL_ARG_DIFF_DST, .md = c->y_given},
-                            {.id = DNNL_ARG_DIFF_WEIGHTS, .md = c->w, .is_output = true},
+                            {.id = DNNL_ARG_DIFF_WEIGHTS, .md = c->dw, .is_output = true},
                             {.id = DNNL_ARG_DIFF_BIAS, .is_output = true}};
     FR_TRY(fr__prim_init(k, arena, what, desc, c->has_bias ? 4 : 3, args, &c->back_weight));
     c->dw_at = fr__align_up(c->back_weight.scratch_bytes);
@@ -230,17 +288,29 @@ static const fr__kernel_ops conv_ops[2][2] = {
 
 fr_status fr__cpu_conv2d(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
-    if (fr__cpu_conv2d_is_small(spec)) return fr__cpu_conv2d_small(spec, arena, out);
+    const bool has_bf16 = fr__spec_has_bf16(spec);
+    bool is_found =
+        spec->x[0]->dtype == FR_BF16 && spec->y_type == FR_BF16 && spec->w_type == FR_BF16;
+    if (has_bf16 && !fr__cpu(spec->dev)->multiplies_bf16)
+        return fr__kernel_in_floats(spec, arena, fr__cpu_conv2d, out);
+    if (!has_bf16 && fr__cpu_conv2d_is_small(spec)) return fr__cpu_conv2d_small(spec, arena, out);
     const fr__kernel_ops *ops = &conv_ops[fr__group_has(spec, FR_OP_RELU)][spec->need_dx[0]];
     fr__kernel *k = fr__kernel_new(spec, arena, sizeof(conv), ops);
     if (!k) return FR_NO_MEMORY;
     *out = k; /* from here on `destroy` cleans up */
     conv *c = (conv *)k;
+    c->type = is_found ? FR_BF16 : FR_F32;
     FR_TRY(describe(c, spec));
+    if (is_found) FR_TRY(find_bf16_code(c, &is_found));
+    if (c->type == FR_BF16 && !is_found) {
+        c->type = FR_F32;
+        FR_TRY(describe(c, spec));
+    }
     FR_TRY(make_forward(c, spec, arena));
     if (!spec->training) return FR_OK;
     k->needs_x = 1;
     k->needs_y = c->has_relu;
     if (spec->need_dx[0]) FR_TRY(make_back_input(c, arena));
-    return make_back_weight(c, arena);
+    if (c->type == FR_BF16) FR_TRY(make_small(c, spec, arena));
+    return c->small ? FR_OK : make_back_weight(c, arena);
 }

@@ -13,13 +13,17 @@
  *     x, dy   copied to (pixel, sample, channel), or, as right operand of the weight gradient, to
  *             (channel / 16, pixel, sample, 16)
  * backward_input transposes the 16 columns of w it works on, into a buffer of its thread. No sum
- * depends on the number of threads. */
+ * depends on the number of threads.
+ *
+ * With bf16 the weight gradient alone is computed here: operands are widened as they are copied,
+ * and dw has the order (out / 16, in / 16, taps, 16 in, 16 out), OIhw16i16o, of oneDNN's other
+ * passes. */
 #include <string.h>
 
 #include "backend/cpu/conv_plan.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/lanes.h"
-#include "base/simd.h"
+#include "base/bf16.h"
 
 enum {
     ROWS = 6,
@@ -32,6 +36,7 @@ enum {
 /* A tensor of images: channels in blocks of `lanes` side by side. */
 typedef struct images {
     size_t channels, pixels, lanes;
+    fr_dtype type;
 } images;
 
 typedef struct span {
@@ -47,6 +52,7 @@ typedef struct conv {
     fr__tap_pixels *meetings;        /* [taps] */
     size_t x_slices, y_slices;       /* samples are divided, to have work for all threads */
     bool is_wide;                    /* weight gradients read x once */
+    size_t dw_tap, dw_block;         /* floats from tap to tap of dw, and to the next 16 inputs */
     size_t right_at; /* in scratch: dy of the weight gradient; weights of backward_input */
 } conv;
 
@@ -54,7 +60,7 @@ typedef struct call {
     const conv *c;
     const fr__kernel_args *a;
     const images *from; /* what pack_* copies */
-    const float *source;
+    const void *source;
     float *left, *right; /* (pixel, sample, channel + pad); the right operand in scratch */
 } call;
 
@@ -69,11 +75,34 @@ static inline size_t offset(const images *m, size_t sample, size_t channel, size
     return ((sample * m->channels / m->lanes + block) * m->pixels + pixel) * m->lanes + lane;
 }
 
+/* copy_sample for images of bf16. */
+FR_INLINE void widen_sample(const images *m, const uint16_t *from, size_t sample, size_t first,
+                            size_t n, float *to, size_t step)
+{
+    const size_t lanes = m->lanes < n ? m->lanes : n;
+    for (size_t ch = 0; ch < n; ch += lanes) {
+        const uint16_t *at = from + offset(m, sample, first + ch, 0);
+        for (size_t q = 0; q < m->pixels; q++) {
+            const uint16_t *restrict x = at + q * m->lanes;
+            float *restrict row = to + q * step + ch;
+            if (lanes == COLUMNS)
+                for (int l = 0; l < COLUMNS; l++) row[l] = fr__bf16_value(x[l]);
+            else
+                for (size_t l = 0; l < lanes; l++) row[l] = fr__bf16_value(x[l]);
+        }
+    }
+}
+
 /* One sample: channels first .. first + n to rows of n numbers, `step` apart from pixel to pixel. A
  * few pixels at a time, so that the lines written are filled before they leave the cache. */
-FR_INLINE void copy_sample(const images *m, const float *from, size_t sample, size_t first,
+FR_INLINE void copy_sample(const images *m, const void *source, size_t sample, size_t first,
                            size_t n, float *to, size_t step)
 {
+    if (m->type == FR_BF16) {
+        widen_sample(m, source, sample, first, n, to, step);
+        return;
+    }
+    const float *from = source;
     for (size_t p = 0; p < m->pixels; p += PACKED_PIXELS) {
         const size_t end = p + PACKED_PIXELS < m->pixels ? p + PACKED_PIXELS : m->pixels;
         for (size_t ch = 0; ch < n; ch += m->lanes) {
@@ -252,11 +281,11 @@ FR_SIMD_RANGE_FMA(forward_range)
         const size_t channel = i / c->x_slices * COLUMNS;
         const target to = {.map = &c->y,
                            .at = k->a->y,
-                           .bias = c->has_bias ? k->a->w[1] + channel : NULL,
+                           .bias = c->has_bias ? fr__floats(k->a, 1) + channel : NULL,
                            .channel = channel,
                            .has_relu = c->has_relu};
         make_slice(k, &c->x, &c->forward, slice_of(c, i % c->x_slices, c->x_slices),
-                   k->a->w[0] + channel * c->taps * c->x.channels, &to, has_fma);
+                   fr__floats(k->a, 0) + channel * c->taps * c->x.channels, &to, has_fma);
     }
 }
 
@@ -292,10 +321,11 @@ FR_INLINE void gather_rows(const call *k, const fr__tap_pixels *m, int first, in
         for (size_t s = 0; s < n; s++, x += length, dy += COLUMNS)
             add_rows(&t, rows, x, dy, has_fma);
     }
-    for (int r = 0; r < rows; r++, dw += COLUMNS) {
-        if (is_added) t.sum[r][0] += FR_LOAD8(dw), t.sum[r][1] += FR_LOAD8(dw + 8);
-        FR_STORE8(dw, t.sum[r][0]);
-        FR_STORE8(dw + 8, t.sum[r][1]);
+    for (int r = 0; r < rows; r++, channel++) {
+        float *to = dw + channel / COLUMNS * k->c->dw_block + channel % COLUMNS * COLUMNS;
+        if (is_added) t.sum[r][0] += FR_LOAD8(to), t.sum[r][1] += FR_LOAD8(to + 8);
+        FR_STORE8(to, t.sum[r][0]);
+        FR_STORE8(to + 8, t.sum[r][1]);
     }
 }
 
@@ -312,9 +342,8 @@ FR_INLINE void gather_tap(const call *k, const fr__tap_pixels *m, span pixels, c
     if (first == last && is_added) return;
     size_t ch = 0;
     for (; ch < in - 4 * n_fours; ch += 6)
-        gather_rows(k, m, first, last, right, ch, 6, dw + ch * COLUMNS, is_added, has_fma);
-    for (; ch < in; ch += 4)
-        gather_rows(k, m, first, last, right, ch, 4, dw + ch * COLUMNS, is_added, has_fma);
+        gather_rows(k, m, first, last, right, ch, 6, dw, is_added, has_fma);
+    for (; ch < in; ch += 4) gather_rows(k, m, first, last, right, ch, 4, dw, is_added, has_fma);
 }
 
 FR_INLINE void gather_bias(const call *k, const float *right, float *db)
@@ -349,8 +378,8 @@ FR_SIMD_RANGE_FMA(weight_range)
         const size_t at = (c->is_wide ? i / n_items : i % n_steps) * step;
         const size_t block = item / c->taps, tap = item % c->taps;
         const float *right = k->right + block * c->y.pixels * c->samples * COLUMNS;
-        gather_tap(k, &c->meetings[tap], (span){at, at + step}, right,
-                   k->a->dw[0] + item * c->x.channels * COLUMNS, has_fma);
+        float *dw = k->a->dw[0] + block * c->taps * c->x.channels * COLUMNS + tap * c->dw_tap;
+        gather_tap(k, &c->meetings[tap], (span){at, at + step}, right, dw, has_fma);
         if (c->has_bias && tap == 0 && at == 0)
             gather_bias(k, right, k->a->dw[1] + block * COLUMNS);
     }
@@ -392,7 +421,7 @@ static fr_status conv_backward_weight(fr__kernel *kernel, const fr__kernel_args 
 
 static fr_status conv_prepare_dy(fr__kernel *k, const fr__kernel_args *a, void *dz)
 {
-    fr__cpu_relu_back(k->dev, dz, a->dy, a->y, fr__layout_count(&k->y));
+    fr__cpu_relu_back(k->dev, FR_F32, dz, a->dy, a->y, fr__layout_count(&k->y));
     return FR_OK;
 }
 
@@ -462,9 +491,12 @@ static fr_status choose_layouts(conv *c, const fr__kernel_spec *spec)
     fr__kernel *k = &c->base;
     const dnnl_dims_t dims = {k->node->shape.dim[0], (dnnl_dim_t)c->x.channels,
                               k->node->attrs.conv2d.kernel[0], k->node->attrs.conv2d.kernel[1]};
+    const bool has_bf16 = c->x.type == FR_BF16;
     fr__md w, y;
-    FR_TRY(fr__md_new(k, 4, dims, dnnl_Ohwi16o, NULL, &w));
+    FR_TRY(fr__md_new(k, 4, dims, has_bf16 ? dnnl_OIhw16i16o : dnnl_Ohwi16o, NULL, &w));
     FR_TRY(fr__layout_of_md(k, w, &k->w[0]));
+    c->dw_tap = (has_bf16 ? COLUMNS : c->x.channels) * COLUMNS;
+    c->dw_block = (has_bf16 ? c->taps : 1) * COLUMNS * COLUMNS;
     FR_TRY(spec->plain_output ? fr__md_plain(k, k->node, &y) : fr__md_blocked(k, k->node, &y));
     FR_TRY(fr__layout_of_md(k, y, &k->y));
     c->y.lanes = (size_t)fr__layout_lanes(&k->y);
@@ -489,8 +521,9 @@ fr_status fr__cpu_conv2d_small(const fr__kernel_spec *spec, fr_arena *arena, fr_
     c->has_relu = has_relu;
     c->samples = (size_t)k->batch;
     c->taps = (size_t)(node->attrs.conv2d.kernel[0] * node->attrs.conv2d.kernel[1]);
-    c->x = (images){(size_t)in->dim[0], (size_t)(from.height * from.width), (size_t)lanes};
-    c->y = (images){(size_t)node->shape.dim[0], (size_t)(to.height * to.width), 1};
+    c->x = (images){(size_t)in->dim[0], (size_t)(from.height * from.width), (size_t)lanes,
+                    spec->x[0]->dtype};
+    c->y = (images){(size_t)node->shape.dim[0], (size_t)(to.height * to.width), 1, k->y.dtype};
     FR_TRY(choose_layouts(c, spec));
     FR_TRY(fr__conv_plan_make(k->ctx, arena, node, true, to, from, &c->forward));
     if (spec->training) {

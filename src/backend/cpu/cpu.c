@@ -16,55 +16,76 @@
 #include "base/simd.h"
 #include "base/thread.h"
 
-/* X(operator, maker, takes inputs in any layout) */
-#define MAKERS(X)                                \
-    X(CONV2D, fr__cpu_conv2d, true)              \
-    X(BATCH_NORM, fr__cpu_batch_norm, true)      \
-    X(MAX_POOL, fr__cpu_max_pool, true)          \
-    X(AVG_POOL, fr__cpu_pool, true)              \
-    X(GLOBAL_POOL, fr__cpu_pool, true)           \
-    X(CONCAT, fr__cpu_concat, true)              \
-    X(SLICE, fr__cpu_rows, false)                \
-    X(FLATTEN, fr__cpu_flatten, false)           \
-    X(LINEAR, fr__cpu_linear, false)             \
-    X(LAYER_NORM, fr__cpu_layer_norm, false)     \
-    X(RELU, fr__cpu_activation, true)            \
-    X(GELU, fr__cpu_activation, true)            \
-    X(SELU, fr__cpu_activation, true)            \
-    X(TANH, fr__cpu_activation, true)            \
-    X(SIGMOID, fr__cpu_activation, true)         \
-    X(DROPOUT, fr__cpu_dropout, true)            \
-    X(ALPHA_DROPOUT, fr__cpu_dropout, true)      \
-    X(ADD, fr__cpu_sum, true)                    \
-    X(EMBEDDING, fr__cpu_embedding, false)       \
-    X(ATTENTION, fr__cpu_attention, false)       \
-    X(CROSS_ATTENTION, fr__cpu_attention, false) \
-    X(LSTM, fr__cpu_lstm, false)                 \
-    X(REVERSE_TIME, fr__cpu_rows, false)         \
-    X(MEAN_TIME, fr__cpu_time, false)            \
-    X(LAST_TIME, fr__cpu_time, false)            \
-    X(CROSS_ENTROPY, fr__cpu_loss, false)
+/* X(operator, maker, takes inputs in any layout, takes bf16) */
+#define MAKERS(X)                                      \
+    X(CONV2D, fr__cpu_conv2d, true, true)              \
+    X(BATCH_NORM, fr__cpu_batch_norm, true, true)      \
+    X(MAX_POOL, fr__cpu_max_pool, true, true)          \
+    X(AVG_POOL, fr__cpu_pool, true, false)             \
+    X(GLOBAL_POOL, fr__cpu_pool, true, false)          \
+    X(CONCAT, fr__cpu_concat, true, true)              \
+    X(SLICE, fr__cpu_rows, false, true)                \
+    X(FLATTEN, fr__cpu_flatten, false, false)          \
+    X(LINEAR, fr__cpu_linear, false, true)             \
+    X(LAYER_NORM, fr__cpu_layer_norm, false, true)     \
+    X(RELU, fr__cpu_activation, true, true)            \
+    X(GELU, fr__cpu_activation, true, true)            \
+    X(SELU, fr__cpu_activation, true, true)            \
+    X(TANH, fr__cpu_activation, true, true)            \
+    X(SIGMOID, fr__cpu_activation, true, true)         \
+    X(DROPOUT, fr__cpu_dropout, true, true)            \
+    X(ALPHA_DROPOUT, fr__cpu_dropout, true, true)      \
+    X(ADD, fr__cpu_sum, true, true)                    \
+    X(EMBEDDING, fr__cpu_embedding, false, true)       \
+    X(ATTENTION, fr__cpu_attention, false, true)       \
+    X(CROSS_ATTENTION, fr__cpu_attention, false, true) \
+    X(LSTM, fr__cpu_lstm, false, false)                \
+    X(REVERSE_TIME, fr__cpu_rows, false, true)         \
+    X(MEAN_TIME, fr__cpu_time, false, false)           \
+    X(LAST_TIME, fr__cpu_time, false, false)           \
+    X(CROSS_ENTROPY, fr__cpu_loss, false, true)
 
 static const struct {
     fr__kernel_maker make;
-    bool takes_any_layout;
+    bool takes_any_layout, takes_bf16;
 } kinds[FR_OPERATOR_COUNT] = {
-#define ROW(op, maker, any) [FR_OP_##op] = {maker, any},
+#define ROW(op, maker, any, bf16) [FR_OP_##op] = {maker, any, bf16},
     MAKERS(ROW)
 #undef ROW
 };
 
-static fr_status make(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
+static bool takes_layouts(const fr__kernel_spec *spec, fr_operator op)
 {
-    fr_operator op = fr_graph_node(spec->graph, spec->nodes[0])->op;
     bool are_plain = true;
     for (int i = 0; i < spec->n_inputs; i++) are_plain = are_plain && !spec->x[i]->desc;
-    if (are_plain || kinds[op].takes_any_layout) return kinds[op].make(spec, arena, out);
+    return are_plain || kinds[op].takes_any_layout;
+}
+
+static fr_status make_floats(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
+{
+    fr_operator op = fr_graph_node(spec->graph, spec->nodes[0])->op;
+    if (takes_layouts(spec, op)) return kinds[op].make(spec, arena, out);
     return fr__cpu_wrap_plain(spec, arena, kinds[op].make, out);
 }
 
+/* Images may be blocked. Whether one is depends on the cut, so its kernel must not depend on it. */
+static bool takes_bf16(const fr__kernel_spec *spec, fr_operator op)
+{
+    bool has_image = false;
+    for (int i = 0; i < spec->n_inputs; i++)
+        has_image |= fr_graph_node(spec->graph, spec->inputs[i])->shape.n_dims > 2;
+    return kinds[op].takes_bf16 && (kinds[op].takes_any_layout || !has_image);
+}
+
+static fr_status make(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
+{
+    fr_operator op = fr_graph_node(spec->graph, spec->nodes[0])->op;
+    if (takes_bf16(spec, op) && takes_layouts(spec, op)) return kinds[op].make(spec, arena, out);
+    return fr__kernel_in_floats(spec, arena, make_floats, out);
+}
+
 static const fr__kernel_maker makers[FR_OPERATOR_COUNT] = {
-#define ROW(op, maker, any) [FR_OP_##op] = make,
+#define ROW(op, maker, any, bf16) [FR_OP_##op] = make,
     MAKERS(ROW)
 #undef ROW
 };
@@ -105,6 +126,7 @@ static dnnl_status_t open_dnnl(fr__cpu_device *cpu)
 {
     const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
     cpu->lanes = (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core ? 16 : 8;
+    cpu->multiplies_bf16 = fr__cpu_computes_bf16();
     dnnl_status_t s = dnnl_engine_create(&cpu->engine, dnnl_cpu, 0);
     if (!s) s = dnnl_stream_create(&cpu->stream, cpu->engine, dnnl_stream_default_flags);
     if (!s) s = dnnl_primitive_attr_create(&cpu->attr);
@@ -260,12 +282,19 @@ void fr__cpu_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn body, 
 
 int fr__cpu_thread(void) { return omp_get_thread_num(); }
 
-#define SWEEP_GRAIN ((size_t)8192) /* floats; a second thread pays from two of these on */
+#define SWEEP_GRAIN ((size_t)8192) /* elements; a second thread pays from two of these on */
 
 typedef struct sweep {
-    float *out;
-    const float *a, *b;
+    void *out;
+    const void *a, *b;
 } sweep;
+
+/* As bits a bf16 is negative from 0x8001 to 0xFF80, and positive from 1 to 0x7F80. */
+FR_SIMD_RANGE(relu_bf16_range)
+{
+    uint16_t *y = ((sweep *)arg)->out;
+    for (size_t i = begin; i < end; i++) y[i] = (uint16_t)(y[i] - 0x8001) < 0x7F80 ? 0 : y[i];
+}
 
 FR_SIMD_RANGE(relu_range)
 {
@@ -273,9 +302,19 @@ FR_SIMD_RANGE(relu_range)
     for (size_t i = begin; i < end; i++) y[i] = y[i] < 0.0f ? 0.0f : y[i];
 }
 
-void fr__cpu_relu(fr_device *dev, float *y, size_t n)
+void fr__cpu_relu(fr_device *dev, fr_dtype type, void *y, size_t n)
 {
-    fr__cpu_parallel(dev, n, SWEEP_GRAIN, relu_range, &(sweep){.out = y});
+    fr__cpu_parallel(dev, n, SWEEP_GRAIN, type == FR_BF16 ? relu_bf16_range : relu_range,
+                     &(sweep){.out = y});
+}
+
+FR_SIMD_RANGE(relu_back_bf16_range)
+{
+    uint16_t *dz = ((sweep *)arg)->out;
+    const uint16_t *dy = ((sweep *)arg)->a;
+    const uint16_t *restrict y = ((sweep *)arg)->b;
+#pragma omp simd /* dz is dy or does not overlap it */
+    for (size_t i = begin; i < end; i++) dz[i] = (uint16_t)(y[i] - 1) < 0x7F80 ? dy[i] : 0;
 }
 
 FR_SIMD_RANGE(relu_back_range)
@@ -287,9 +326,11 @@ FR_SIMD_RANGE(relu_back_range)
     for (size_t i = begin; i < end; i++) dz[i] = y[i] > 0 ? dy[i] : 0;
 }
 
-void fr__cpu_relu_back(fr_device *dev, float *dz, const float *dy, const float *y, size_t n)
+void fr__cpu_relu_back(fr_device *dev, fr_dtype type, void *dz, const void *dy, const void *y,
+                       size_t n)
 {
-    fr__cpu_parallel(dev, n, SWEEP_GRAIN, relu_back_range, &(sweep){dz, dy, y});
+    fr__cpu_parallel(dev, n, SWEEP_GRAIN, type == FR_BF16 ? relu_back_bf16_range : relu_back_range,
+                     &(sweep){dz, dy, y});
 }
 
 const fr_backend fr__backend_cpu = {
@@ -298,6 +339,7 @@ const fr_backend fr__backend_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .makers = makers,
+    .has_bf16 = true,
     .is_host = true,
     .alloc = cpu_alloc,
     .release = fr__host_release,
@@ -318,4 +360,5 @@ const fr_backend fr__backend_cpu = {
     .relayout = cpu_relayout,
     .library = cpu_library,
     .instructions = fr__cpu_instructions,
+    .computes_bf16 = fr__cpu_computes_bf16,
 };

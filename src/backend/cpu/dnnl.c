@@ -58,6 +58,14 @@ fr_status fr__md_keep(const fr__kernel *k, fr__md md, fr__md *out)
     return intern(k, copy, out);
 }
 
+fr_status fr__md_as(const fr__kernel *k, fr_dtype type, fr__md *md)
+{
+    fr__md copy;
+    FR_TRY_DNNL(k, "description of a tensor",
+                fr__md_copy_as(*md, type == FR_BF16 ? dnnl_bf16 : dnnl_f32, &copy));
+    return intern(k, copy, md);
+}
+
 fr_status fr__md_new(const fr__kernel *k, int n_dims, const dnnl_dim_t *dims, dnnl_format_tag_t tag,
                      const dnnl_dim_t *strides, fr__md *md)
 {
@@ -117,9 +125,11 @@ fr_status fr__md_blocked(const fr__kernel *k, const fr_node *node, fr__md *md)
 fr_status fr__md_of_layout(const fr__kernel *k, const fr__layout *layout, const fr_node *node,
                            fr__md *md)
 {
-    if (!layout->desc) return fr__md_plain(k, node, md);
-    *md = layout->desc;
-    return FR_OK;
+    if (layout->desc)
+        *md = layout->desc;
+    else
+        FR_TRY(fr__md_plain(k, node, md));
+    return fr__md_as(k, layout->dtype, md);
 }
 
 fr_status fr__layout_of_md(const fr__kernel *k, fr__md md, fr__layout *layout)
@@ -127,10 +137,11 @@ fr_status fr__layout_of_md(const fr__kernel *k, fr__md md, fr__layout *layout)
     fr__md plain;
     const fr__md_view v = fr__md_view_of(md);
     FR_TRY(fr__md_row_major(k, v.n_dims, v.dims, &plain));
-    *layout = (fr__layout){.bytes = dnnl_memory_desc_get_size(md)};
-    if (dnnl_memory_desc_equal(md, plain)) return FR_OK;
-    FR_TRY(fr__md_keep(k, md, &plain));
-    layout->desc = plain;
+    FR_TRY(fr__md_as(k, FR_F32, &md));
+    const size_t count = dnnl_memory_desc_get_size(md) / sizeof(float);
+    *layout = (fr__layout){.bytes = count * fr_dtype_bytes(layout->dtype),
+                           .dtype = layout->dtype,
+                           .desc = dnnl_memory_desc_equal(md, plain) ? NULL : md};
     return FR_OK;
 }
 
@@ -255,6 +266,33 @@ fr_status fr__reorder_init(const fr__kernel *k, fr_arena *arena, fr__md from, fr
         dnnl_reorder_primitive_desc_create(&desc, from, cpu->engine, to, cpu->engine, cpu->attr));
     const fr__arg args[] = {{.id = DNNL_ARG_FROM}, {.id = DNNL_ARG_TO, .is_output = true}};
     return fr__prim_init(k, arena, "change of layout", desc, 2, args, p);
+}
+
+static dnnl_status_t describe_matmul(const fr__cpu_device *cpu, const fr__matmul_op *op,
+                                     dnnl_primitive_desc_t *desc)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t after = NULL;
+    dnnl_status_t status = dnnl_primitive_attr_clone(&attr, cpu->attr);
+    if (!status) status = dnnl_post_ops_create(&after);
+    if (!status && op->add) status = fr__append_sum(after);
+    if (!status) status = dnnl_primitive_attr_set_post_ops(attr, after);
+    if (!status) status = fr__matmul_desc(cpu, op, attr, desc);
+    if (after) dnnl_post_ops_destroy(after);
+    if (attr) dnnl_primitive_attr_destroy(attr);
+    return status;
+}
+
+fr_status fr__matmul_init(const fr__kernel *k, fr_arena *arena, const char *what,
+                          const fr__matmul_op *op, fr__prim *p)
+{
+    const fr__arg args[] = {{.id = DNNL_ARG_SRC},
+                            {.id = DNNL_ARG_WEIGHTS},
+                            {.id = DNNL_ARG_DST, .is_output = true},
+                            {.id = DNNL_ARG_BIAS}};
+    dnnl_primitive_desc_t desc;
+    FR_TRY_DNNL(k, what, describe_matmul(fr__cpu(k->dev), op, &desc));
+    return fr__prim_init(k, arena, what, desc, op->bias.rows ? 4 : 3, args, p);
 }
 
 void fr__prim_fini(fr__prim *p)

@@ -30,6 +30,7 @@ typedef struct fr__cpu_device {
     dnnl_stream_t stream;
     dnnl_primitive_attr_t attr; /* user scratchpad */
     int lanes; /* channels per block of images: 16 with AVX-512, else 8. Tests may set others */
+    bool multiplies_bf16; /* the processor has instructions for it; else floats are faster */
     bool forces_lanes;    /* for tests: convolutions too use `lanes` (1: row-major) */
     pthread_mutex_t lock; /* guards `mds`: any thread may request layouts of parameters */
     fr__md *mds;
@@ -48,6 +49,9 @@ fr_status fr__dnnl_fail(const fr__kernel *k, const char *what, dnnl_status_t sta
 
 /* ---- Layouts ---- */
 
+/* Descriptions are of floats where nothing else is said. *md becomes that of the same order for
+ * elements of `type`. */
+fr_status fr__md_as(const fr__kernel *k, fr_dtype type, fr__md *md);
 /* A micro-batch of a node's output, batch first. plain: row-major; any: for oneDNN to choose. */
 fr_status fr__md_plain(const fr__kernel *k, const fr_node *node, fr__md *md);
 fr_status fr__md_any(const fr__kernel *k, const fr_node *node, fr__md *md);
@@ -57,10 +61,11 @@ fr_status fr__md_any_weights(const fr__kernel *k, int n_dims, const dnnl_dim_t *
  * divides them, otherwise row-major. It depends on the shape alone and not on the layout of the
  * actual tensor, which is row-major behind a cut. So a cut does not change the order of a sum. */
 fr_status fr__md_blocked(const fr__kernel *k, const fr_node *node, fr__md *md);
-/* The layout of the tensor; a row-major one is created in *md. */
+/* The layout of the tensor, its type included; a row-major one is created in *md. */
 fr_status fr__md_of_layout(const fr__kernel *k, const fr__layout *layout, const fr_node *node,
                            fr__md *md);
-/* A layout for fr__kernel.y or .w: desc NULL where md is the row-major one of its dims. */
+/* A layout for fr__kernel.y or .w, whose type stays: the order of md, whatever its type. desc NULL
+ * where it is the row-major one of its dims. */
 fr_status fr__layout_of_md(const fr__kernel *k, fr__md md, fr__layout *layout);
 /* Channels that are adjacent at each pixel of an image: 1 for row-major, 8 or 16 for blocks of
  * channels (the last one padded with zeros), 0 for other layouts. */
@@ -84,6 +89,8 @@ fr__window fr__window_of(const fr_shape *in, const fr_shape *out, const int size
 /* ---- Primitives ---- */
 
 #define FR_PRIM_ARGS 12
+
+typedef struct fr__matmul_op fr__matmul_op;
 
 typedef struct fr__arg {
     int id;    /* DNNL_ARG_... */
@@ -111,6 +118,9 @@ fr_status fr__prim_init(const fr__kernel *k, fr_arena *arena, const char *what,
                         dnnl_primitive_desc_t desc, int n_args, const fr__arg *args, fr__prim *p);
 fr_status fr__reorder_init(const fr__kernel *k, fr_arena *arena, fr__md from, fr__md to,
                            fr__prim *p);
+/* Arguments: a, b, c, then bias if there is one. */
+fr_status fr__matmul_init(const fr__kernel *k, fr_arena *arena, const char *what,
+                          const fr__matmul_op *op, fr__prim *p);
 void fr__prim_fini(fr__prim *p); /* zero allowed */
 fr__md fr__prim_md(const fr__prim *p, int arg_id);
 /* tensors[i] for args[i] of fr__prim_init (a reorder: from, to). */
@@ -123,6 +133,8 @@ fr_status fr__prim_run(const fr__kernel *k, fr__prim *p, void *scratch, const vo
 dnnl_status_t fr__md_make(int n_dims, const dnnl_dim_t *dims, dnnl_format_tag_t tag,
                           const dnnl_dim_t *strides, fr__md *out);
 dnnl_status_t fr__md_copy(fr__md md, fr__md *out);
+/* The same order for another type; md has a format tag, and so do all that oneDNN chooses. */
+dnnl_status_t fr__md_copy_as(fr__md md, dnnl_data_type_t type, fr__md *out);
 void fr__md_drop(fr__md md);
 
 typedef struct fr__md_view {
@@ -148,11 +160,26 @@ typedef struct fr__pool_op {
     const fr__window *window;
 } fr__pool_op;
 
+/* A matrix (rows, columns) of either type, by the distance of its rows and columns. */
+typedef struct fr__matrix_md {
+    dnnl_data_type_t type;
+    int64_t rows, columns, row_step, column_step;
+} fr__matrix_md;
+
+/* c = a b + bias, plus c if add. */
+struct fr__matmul_op {
+    fr__matrix_md a, b, c, bias; /* bias: of one row, or of none */
+    bool add;
+};
+
 /* hint: of the forward primitive, NULL for itself. nth: of oneDNN's implementations, the best
  * first. On dnnl_success the caller owns *out. */
 dnnl_status_t fr__conv_desc(const fr__cpu_device *cpu, const fr__conv_op *op, int nth,
                             const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out);
 dnnl_status_t fr__pool_desc(const fr__cpu_device *cpu, const fr__pool_op *op,
                             const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out);
+dnnl_status_t fr__matmul_desc(const fr__cpu_device *cpu, const fr__matmul_op *op,
+                              const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out);
+dnnl_status_t fr__append_sum(dnnl_post_ops_t after); /* the result is added to what is there */
 
 #endif

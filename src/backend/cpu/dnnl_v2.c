@@ -25,6 +25,13 @@ dnnl_status_t fr__md_copy(fr__md md, fr__md *out)
     return dnnl_success;
 }
 
+dnnl_status_t fr__md_copy_as(fr__md md, dnnl_data_type_t type, fr__md *out)
+{
+    dnnl_memory_desc_t copy = *md;
+    copy.data_type = type;
+    return fr__md_copy(&copy, out);
+}
+
 void fr__md_drop(fr__md md) { fr__free((void *)(uintptr_t)md); }
 
 fr__md_view fr__md_view_of(fr__md md)
@@ -80,6 +87,30 @@ dnnl_status_t fr__pool_desc(const fr__cpu_device *cpu, const fr__pool_op *op,
             : dnnl_pooling_forward_desc_init(&desc, op->pass, op->kind, op->x, op->y, v->stride,
                                              v->size, v->before, v->after);
     return status ? status : dnnl_primitive_desc_create(out, &desc, cpu->attr, cpu->engine, hint);
+}
+
+static dnnl_status_t matrix_md(const fr__matrix_md *m, dnnl_memory_desc_t *out)
+{
+    return dnnl_memory_desc_init_by_strides(out, 2, (dnnl_dims_t){m->rows, m->columns}, m->type,
+                                            (dnnl_dims_t){m->row_step, m->column_step});
+}
+
+dnnl_status_t fr__matmul_desc(const fr__cpu_device *cpu, const fr__matmul_op *op,
+                              const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
+{
+    dnnl_memory_desc_t a, b, c, bias;
+    dnnl_matmul_desc_t desc;
+    dnnl_status_t status = matrix_md(&op->a, &a);
+    if (!status) status = matrix_md(&op->b, &b);
+    if (!status) status = matrix_md(&op->c, &c);
+    if (!status && op->bias.rows) status = matrix_md(&op->bias, &bias);
+    if (!status) status = dnnl_matmul_desc_init(&desc, &a, &b, op->bias.rows ? &bias : NULL, &c);
+    return status ? status : dnnl_primitive_desc_create(out, &desc, attr, cpu->engine, NULL);
+}
+
+dnnl_status_t fr__append_sum(dnnl_post_ops_t after)
+{
+    return dnnl_post_ops_append_sum(after, 1.0f);
 }
 
 #else

@@ -25,6 +25,29 @@ dnnl_status_t fr__md_copy(fr__md md, fr__md *out)
     return status;
 }
 
+/* The type of a description cannot be changed: its tag is searched for. */
+dnnl_status_t fr__md_copy_as(fr__md md, dnnl_data_type_t type, fr__md *out)
+{
+    dnnl_data_type_t given;
+    dnnl_memory_desc_t as_given, made = NULL;
+    dnnl_status_t status = dnnl_memory_desc_query(md, dnnl_query_data_type, &given);
+    if (status || given == type) return status ? status : fr__md_copy(md, out);
+    const fr__md_view v = fr__md_view_of(md);
+    for (int tag = dnnl_format_tag_any; tag < dnnl_format_tag_last; tag++) {
+        if (dnnl_memory_desc_create_with_tag(&as_given, v.n_dims, v.dims, given,
+                                             (dnnl_format_tag_t)tag))
+            continue;
+        const bool is_it = dnnl_memory_desc_equal(as_given, md);
+        dnnl_memory_desc_destroy(as_given);
+        if (!is_it) continue;
+        status =
+            dnnl_memory_desc_create_with_tag(&made, v.n_dims, v.dims, type, (dnnl_format_tag_t)tag);
+        *out = made;
+        return status;
+    }
+    return dnnl_unimplemented;
+}
+
 void fr__md_drop(fr__md md) { (void)dnnl_memory_desc_destroy((dnnl_memory_desc_t)(uintptr_t)md); }
 
 static void query_dims(fr__md md, dnnl_query_t what, int n, dnnl_dims_t out)
@@ -89,6 +112,32 @@ dnnl_status_t fr__pool_desc(const fr__cpu_device *cpu, const fr__pool_op *op,
     return dnnl_pooling_forward_primitive_desc_create(out, cpu->engine, op->pass, op->kind, op->x,
                                                       op->y, v->stride, v->size, no_gaps, v->before,
                                                       v->after, cpu->attr);
+}
+
+static dnnl_status_t matrix_md(const fr__matrix_md *m, dnnl_memory_desc_t *out)
+{
+    return dnnl_memory_desc_create_with_strides(out, 2, (dnnl_dims_t){m->rows, m->columns}, m->type,
+                                                (dnnl_dims_t){m->row_step, m->column_step});
+}
+
+dnnl_status_t fr__matmul_desc(const fr__cpu_device *cpu, const fr__matmul_op *op,
+                              const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *out)
+{
+    dnnl_memory_desc_t a = NULL, b = NULL, c = NULL, bias = NULL;
+    dnnl_status_t status = matrix_md(&op->a, &a);
+    if (!status) status = matrix_md(&op->b, &b);
+    if (!status) status = matrix_md(&op->c, &c);
+    if (!status && op->bias.rows) status = matrix_md(&op->bias, &bias);
+    if (!status) status = dnnl_matmul_primitive_desc_create(out, cpu->engine, a, b, bias, c, attr);
+    const dnnl_memory_desc_t made[] = {a, b, c, bias};
+    for (int i = 0; i < 4; i++)
+        if (made[i]) dnnl_memory_desc_destroy(made[i]);
+    return status;
+}
+
+dnnl_status_t fr__append_sum(dnnl_post_ops_t after)
+{
+    return dnnl_post_ops_append_sum(after, 1.0f, 0, dnnl_data_type_undef);
 }
 
 #else

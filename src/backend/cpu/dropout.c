@@ -21,8 +21,8 @@ typedef struct dropout {
 typedef struct drop_job {
     const dropout *d;
     const fr_pass *pass;
-    const float *in; /* (batch, n) */
-    float *out;
+    fr__source in; /* (batch, n) */
+    fr__sink out;
     float shift, dropped; /* zero for gradients */
 } drop_job;
 
@@ -66,17 +66,20 @@ FR_SIMD_RANGE(drop_blocks)
 {
     const drop_job *job = arg;
     int64_t n = job->d->n, per_sample = (n + 4 * LANES - 1) / (4 * LANES);
-    float kept[4 * LANES];
+    float kept[4 * LANES], in_room[4 * LANES], out_room[4 * LANES];
     for (size_t b = begin; b < end; b++) {
         int64_t sample = (int64_t)b / per_sample, block = (int64_t)b % per_sample;
         int64_t first = block * 4 * LANES, left = n - first;
         draw(job, sample, first / 4, kept);
-        const float *in = job->in + sample * n + first;
-        float *out = job->out + sample * n + first;
+        const size_t at = (size_t)(sample * n + first);
+        const size_t size = left < 4 * LANES ? (size_t)left : 4 * LANES;
+        const float *in = fr__read(job->in, at, size, in_room);
+        float *out = fr__place(job->out, at, out_room);
         if (left >= 4 * LANES)
             drop_block(job, kept, in, out, 4 * LANES);
         else
             drop_block(job, kept, in, out, left);
+        fr__store(job->out, at, size, out);
     }
 }
 
@@ -91,8 +94,8 @@ static fr_status dropout_forward(fr__kernel *k, const fr__kernel_args *a)
     const dropout *d = (const dropout *)k;
     drop_job job = {.d = d,
                     .pass = a->pass,
-                    .in = a->x[0],
-                    .out = a->y,
+                    .in = {a->x[0], k->y.dtype},
+                    .out = {a->y, k->y.dtype},
                     .shift = d->rule.shift,
                     .dropped = d->rule.dropped};
     run(k, &job);
@@ -101,7 +104,10 @@ static fr_status dropout_forward(fr__kernel *k, const fr__kernel_args *a)
 
 static fr_status dropout_prepare_dy(fr__kernel *k, const fr__kernel_args *a, void *dz)
 {
-    drop_job job = {.d = (const dropout *)k, .pass = a->pass, .in = a->dy, .out = dz};
+    drop_job job = {.d = (const dropout *)k,
+                    .pass = a->pass,
+                    .in = {a->dy, k->y.dtype},
+                    .out = {dz, k->y.dtype}};
     run(k, &job);
     return FR_OK;
 }
@@ -114,6 +120,8 @@ static const fr__kernel_ops identity_ops = {0}; /* y_is_x0: never called */
 fr_status fr__cpu_dropout(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
     const fr_node *node = fr_graph_node(spec->graph, spec->nodes[0]);
+    if (spec->x[0]->dtype != spec->y_type)
+        return fr__kernel_in_floats(spec, arena, fr__cpu_dropout, out);
     bool is_off = !spec->training || node->attrs.dropout.p <= 0.0f;
     if (spec->x[0]->desc && (!is_off || spec->plain_output))
         return fr__cpu_wrap_plain(spec, arena, fr__cpu_dropout, out);

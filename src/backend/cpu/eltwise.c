@@ -3,6 +3,7 @@
  * They work on any layout, padding included. An activation's gradient is its dy times the slope,
  * computed in place if dy has no other user, and passed on: no kernel computes a dx. */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/floats.h"
 #include "backend/cpu/vmath.h"
 #include "backend/dropout.h"
 
@@ -10,8 +11,8 @@
 #define SELU_ALPHA ((float)FR_SELU_ALPHA)
 
 typedef struct sweep {
-    const float *a, *b;
-    float *out;
+    fr__source a, b;
+    fr__sink out;
 } sweep;
 
 /* An output is its input (in place) or does not overlap it. `omp simd` asserts this; a check at run
@@ -24,58 +25,42 @@ typedef struct sweep {
     X(tanh, fr__tanh(x), 1.0f - y * y)                                     \
     X(sigmoid, fr__sigmoid(x), y *(1.0f - y))
 
-#define DEFINE(name, value, slope)                               \
-    FR_SIMD_RANGE(name##_forward)                                \
-    {                                                            \
-        const sweep *s = arg;                                    \
-        const float *in = s->a;                                  \
-        float *out = s->out;                                     \
-        _Pragma("omp simd") for (size_t i = begin; i < end; i++) \
-        {                                                        \
-            float x = in[i];                                     \
-            out[i] = (value);                                    \
-        }                                                        \
-    }                                                            \
-    FR_SIMD_RANGE(name##_backward)                               \
-    {                                                            \
-        const sweep *s = arg;                                    \
-        const float *dy = s->a, *at = s->b;                      \
-        float *dz = s->out;                                      \
-        _Pragma("omp simd") for (size_t i = begin; i < end; i++) \
-        {                                                        \
-            float y = at[i];                                     \
-            dz[i] = dy[i] * (slope);                             \
-        }                                                        \
+#define DEFINE(name, value, slope)                                     \
+    FR_SIMD_RANGE(name##_forward)                                      \
+    {                                                                  \
+        const sweep *s = arg;                                          \
+        float in_room[FR_PIECE], out_room[FR_PIECE];                   \
+        for (size_t i = begin, n; i < end; i += n) {                   \
+            n = fr__piece(i, end);                                     \
+            const float *in = fr__read(s->a, i, n, in_room);           \
+            float *out = fr__place(s->out, i, out_room);               \
+            _Pragma("omp simd") for (size_t j = 0; j < n; j++)         \
+            {                                                          \
+                float x = in[j];                                       \
+                out[j] = (value);                                      \
+            }                                                          \
+            fr__store(s->out, i, n, out);                              \
+        }                                                              \
+    }                                                                  \
+    FR_SIMD_RANGE(name##_backward)                                     \
+    {                                                                  \
+        const sweep *s = arg;                                          \
+        float dy_room[FR_PIECE], at_room[FR_PIECE], dz_room[FR_PIECE]; \
+        for (size_t i = begin, n; i < end; i += n) {                   \
+            n = fr__piece(i, end);                                     \
+            const float *dy = fr__read(s->a, i, n, dy_room);           \
+            const float *at = fr__read(s->b, i, n, at_room);           \
+            float *dz = fr__place(s->out, i, dz_room);                 \
+            _Pragma("omp simd") for (size_t j = 0; j < n; j++)         \
+            {                                                          \
+                float y = at[j];                                       \
+                dz[j] = dy[j] * (slope);                               \
+            }                                                          \
+            fr__store(s->out, i, n, dz);                               \
+        }                                                              \
     }
 ACTIVATIONS(DEFINE)
 #undef DEFINE
-
-typedef struct activation {
-    fr__kernel k;
-    fr_range_fn forward, backward;
-    bool is_gelu; /* its slope needs x; all others need only y */
-    size_t n;
-} activation;
-
-static fr_status activation_forward(fr__kernel *k, const fr__kernel_args *a)
-{
-    const activation *act = (const activation *)k;
-    sweep s = {.a = a->x[0], .out = a->y};
-    fr__cpu_parallel(k->dev, act->n, 1024, act->forward, &s);
-    return FR_OK;
-}
-
-/* dz = dy * slope, and the input's gradient is dz. */
-static fr_status activation_prepare_dy(fr__kernel *k, const fr__kernel_args *a, void *dz)
-{
-    const activation *act = (const activation *)k;
-    sweep s = {.a = a->dy, .b = act->is_gelu ? a->x[0] : a->y, .out = dz};
-    fr__cpu_parallel(k->dev, act->n, 1024, act->backward, &s);
-    return FR_OK;
-}
-
-static const fr__kernel_ops activation_ops = {.forward = activation_forward,
-                                              .prepare_dy = activation_prepare_dy};
 
 static const struct {
     fr_range_fn forward, backward;
@@ -87,8 +72,56 @@ static const struct {
     [FR_OP_SIGMOID] = {sigmoid_forward, sigmoid_backward},
 };
 
+void fr__cpu_activate(fr_device *dev, fr_operator op, fr__source x, fr__sink y, size_t n)
+{
+    fr__cpu_parallel(dev, n, 1024, sweeps[op].forward, &(sweep){.a = x, .out = y});
+}
+
+void fr__cpu_slope(fr_device *dev, fr_operator op, fr__source dy, fr__source at, fr__sink dz,
+                   size_t n)
+{
+    fr__cpu_parallel(dev, n, 1024, sweeps[op].backward, &(sweep){.a = dy, .b = at, .out = dz});
+}
+
+/* Whether the gradient of an input is that of the output, type included. */
+static bool has_one_type(const fr__kernel_spec *spec)
+{
+    bool is_one = true;
+    for (int i = 0; i < spec->n_inputs; i++) is_one &= spec->x[i]->dtype == spec->y_type;
+    return is_one;
+}
+
+typedef struct activation {
+    fr__kernel k;
+    fr_operator op; /* of the slope: relu for an add with a relu */
+    bool is_gelu;   /* its slope needs x; all others need only y */
+    size_t n;
+} activation;
+
+static fr_status activation_forward(fr__kernel *k, const fr__kernel_args *a)
+{
+    const activation *act = (const activation *)k;
+    const fr_dtype type = k->y.dtype;
+    fr__cpu_activate(k->dev, act->op, (fr__source){a->x[0], type}, (fr__sink){a->y, type}, act->n);
+    return FR_OK;
+}
+
+/* dz = dy * slope, and the input's gradient is dz. */
+static fr_status activation_prepare_dy(fr__kernel *k, const fr__kernel_args *a, void *dz)
+{
+    const activation *act = (const activation *)k;
+    const fr_dtype type = k->y.dtype;
+    fr__cpu_slope(k->dev, act->op, (fr__source){a->dy, type},
+                  (fr__source){act->is_gelu ? a->x[0] : a->y, type}, (fr__sink){dz, type}, act->n);
+    return FR_OK;
+}
+
+static const fr__kernel_ops activation_ops = {.forward = activation_forward,
+                                              .prepare_dy = activation_prepare_dy};
+
 fr_status fr__cpu_activation(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
+    if (!has_one_type(spec)) return fr__kernel_in_floats(spec, arena, fr__cpu_activation, out);
     /* The padding of a blocked tensor must stay zero, and sigmoid(0) is not. */
     bool must_be_plain =
         spec->plain_output || fr_graph_node(spec->graph, spec->nodes[0])->op == FR_OP_SIGMOID;
@@ -100,8 +133,7 @@ fr_status fr__cpu_activation(const fr__kernel_spec *spec, fr_arena *arena, fr__k
     k->y = *spec->x[0];
     act->n = fr__layout_count(&k->y);
     act->is_gelu = k->node->op == FR_OP_GELU;
-    act->forward = sweeps[k->node->op].forward;
-    act->backward = sweeps[k->node->op].backward;
+    act->op = k->node->op;
     k->needs_x = act->is_gelu;
     k->needs_y = !act->is_gelu;
     k->pass_dx = 1;
@@ -115,29 +147,46 @@ fr_status fr__cpu_activation(const fr__kernel_spec *spec, fr_arena *arena, fr__k
 FR_SIMD_RANGE(add_forward)
 {
     const sweep *s = arg;
-    const float *a = s->a, *b = s->b;
-    float *out = s->out;
+    float a_room[FR_PIECE], b_room[FR_PIECE], out_room[FR_PIECE];
+    for (size_t i = begin, n; i < end; i += n) {
+        n = fr__piece(i, end);
+        const float *a = fr__read(s->a, i, n, a_room), *b = fr__read(s->b, i, n, b_room);
+        float *out = fr__place(s->out, i, out_room);
 #pragma omp simd
-    for (size_t i = begin; i < end; i++) out[i] = a[i] + b[i];
+        for (size_t j = 0; j < n; j++) out[j] = a[j] + b[j];
+        fr__store(s->out, i, n, out);
+    }
 }
 
 FR_SIMD_RANGE(add_relu_forward)
 {
     const sweep *s = arg;
-    const float *a = s->a, *b = s->b;
-    float *out = s->out;
+    float a_room[FR_PIECE], b_room[FR_PIECE], out_room[FR_PIECE];
+    for (size_t i = begin, n; i < end; i += n) {
+        n = fr__piece(i, end);
+        const float *a = fr__read(s->a, i, n, a_room), *b = fr__read(s->b, i, n, b_room);
+        float *out = fr__place(s->out, i, out_room);
 #pragma omp simd
-    for (size_t i = begin; i < end; i++) {
-        float sum = a[i] + b[i];
-        out[i] = sum < 0.0f ? 0.0f : sum; /* NaN stays */
+        for (size_t j = 0; j < n; j++) {
+            float sum = a[j] + b[j];
+            out[j] = sum < 0.0f ? 0.0f : sum; /* NaN stays */
+        }
+        fr__store(s->out, i, n, out);
     }
+}
+
+void fr__cpu_add(fr_device *dev, fr__source a, fr__source b, fr__sink sum, size_t n)
+{
+    fr__cpu_parallel(dev, n, 1024, add_forward, &(sweep){a, b, sum});
 }
 
 static fr_status sum_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const activation *act = (const activation *)k;
-    sweep s = {.a = a->x[0], .b = a->x[1], .out = a->y};
-    fr__cpu_parallel(k->dev, act->n, 1024, act->forward, &s);
+    const fr_dtype type = k->y.dtype;
+    const bool has_relu = act->op == FR_OP_RELU;
+    fr__cpu_parallel(k->dev, act->n, 1024, has_relu ? add_relu_forward : add_forward,
+                     &(sweep){{a->x[0], type}, {a->x[1], type}, {a->y, type}});
     return FR_OK;
 }
 
@@ -153,6 +202,7 @@ static bool have_same_layout(const fr__layout *a, const fr__layout *b)
 
 fr_status fr__cpu_sum(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
+    if (!has_one_type(spec)) return fr__kernel_in_floats(spec, arena, fr__cpu_sum, out);
     bool is_mixed = !have_same_layout(spec->x[0], spec->x[1]);
     if (is_mixed || (spec->plain_output && spec->x[0]->desc))
         return fr__cpu_wrap_plain(spec, arena, fr__cpu_sum, out);
@@ -163,8 +213,7 @@ fr_status fr__cpu_sum(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel *
     fr__kernel *k = &act->k;
     k->y = *spec->x[0];
     act->n = fr__layout_count(&k->y);
-    act->forward = has_relu ? add_relu_forward : add_forward;
-    act->backward = relu_backward;
+    act->op = has_relu ? FR_OP_RELU : FR_OP_ADD;
     k->needs_y = has_relu;
     k->pass_dx = 3;
     k->can_overwrite_x0 = true;

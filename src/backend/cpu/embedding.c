@@ -16,25 +16,32 @@ typedef struct embedding {
 
 typedef struct row_job {
     const embedding *e;
-    const int32_t *ids;             /* (batch, time) */
-    const float *table, *positions; /* (vocab, width), (positions, width) or NULL */
-    float *y;                       /* (batch, time, width) */
-    const float *dy;
+    const int32_t *ids;          /* (batch, time) */
+    fr__source table, positions; /* (vocab, width), (positions, width) or NULL */
+    fr__sink y;                  /* (batch, time, width) */
+    fr__source dy;
     float *d_table, *d_positions;
 } row_job;
 
 FR_SIMD_RANGE(gather_rows)
 {
     const row_job *job = arg;
-    int64_t width = job->e->width;
-    for (int64_t r = (int64_t)begin; r < (int64_t)end; r++) {
-        const float *restrict row = job->table + job->ids[r] * width;
-        float *restrict y = job->y + r * width;
-        if (job->positions) {
-            const float *restrict at = job->positions + r % job->e->time * width;
-            for (int64_t i = 0; i < width; i++) y[i] = row[i] + at[i];
-        } else {
-            for (int64_t i = 0; i < width; i++) y[i] = row[i];
+    const size_t width = (size_t)job->e->width, time = (size_t)job->e->time;
+    float row_room[FR_PIECE], at_room[FR_PIECE], y_room[FR_PIECE];
+    for (size_t r = begin; r < end; r++) {
+        const size_t id = (size_t)job->ids[r];
+        for (size_t c = 0, n; c < width; c += n) {
+            n = fr__piece(c, width);
+            const float *restrict row = fr__read(job->table, id * width + c, n, row_room);
+            float *restrict y = fr__place(job->y, r * width + c, y_room);
+            if (job->positions.at) {
+                const float *restrict at =
+                    fr__read(job->positions, r % time * width + c, n, at_room);
+                for (size_t i = 0; i < n; i++) y[i] = row[i] + at[i];
+            } else {
+                for (size_t i = 0; i < n; i++) y[i] = row[i];
+            }
+            fr__store(job->y, r * width + c, n, y);
         }
     }
 }
@@ -42,14 +49,18 @@ FR_SIMD_RANGE(gather_rows)
 FR_SIMD_RANGE(scatter_columns)
 {
     const row_job *job = arg;
-    int64_t width = job->e->width, rows = job->e->time * job->e->k.batch;
+    const int64_t width = job->e->width, rows = job->e->time * job->e->k.batch;
+    float room[FR_PIECE];
     for (int64_t r = 0; r < rows; r++) {
-        const float *restrict dy = job->dy + r * width;
-        float *restrict row = job->d_table + job->ids[r] * width;
-        for (size_t i = begin; i < end; i++) row[i] += dy[i];
-        if (!job->d_positions) continue;
-        float *restrict at = job->d_positions + r % job->e->time * width;
-        for (size_t i = begin; i < end; i++) at[i] += dy[i];
+        for (size_t c = begin, n; c < end; c += n) {
+            n = fr__piece(c, end);
+            const float *restrict dy = fr__read(job->dy, (size_t)(r * width) + c, n, room);
+            float *restrict row = job->d_table + job->ids[r] * width + c;
+            for (size_t i = 0; i < n; i++) row[i] += dy[i];
+            if (!job->d_positions) continue;
+            float *restrict at = job->d_positions + r % job->e->time * width + c;
+            for (size_t i = 0; i < n; i++) at[i] += dy[i];
+        }
     }
 }
 
@@ -59,9 +70,9 @@ static fr_status embedding_forward(fr__kernel *k, const fr__kernel_args *a)
     FR_TRY(fr__check_ids(k, a));
     row_job job = {.e = e,
                    .ids = a->x[0],
-                   .table = a->w[0],
-                   .positions = e->has_positions ? a->w[1] : NULL,
-                   .y = a->y};
+                   .table = {a->w[0], k->w_type},
+                   .positions = {e->has_positions ? a->w[1] : NULL, k->w_type},
+                   .y = {a->y, k->y.dtype}};
     fr__cpu_parallel(k->dev, (size_t)(e->time * k->batch), 1, gather_rows, &job);
     return FR_OK;
 }
@@ -75,7 +86,7 @@ static fr_status embedding_backward_weight(fr__kernel *k, const fr__kernel_args 
     }
     row_job job = {.e = e,
                    .ids = a->x[0],
-                   .dy = a->dy,
+                   .dy = {a->dy, k->y.dtype},
                    .d_table = a->dw[0],
                    .d_positions = e->has_positions ? a->dw[1] : NULL};
     fr__cpu_parallel(k->dev, (size_t)e->width, 64, scatter_columns, &job);

@@ -20,7 +20,7 @@ void fr__weight_grad(fr_device *dev, const fr__weight_grad_args *g)
 }
 
 typedef struct column_job {
-    const float *x; /* (rows, cols) */
+    fr__source x; /* (rows, cols) */
     int64_t rows, cols;
     float *partials; /* (FR_ROW_BLOCKS, cols) */
 } column_job;
@@ -28,13 +28,18 @@ typedef struct column_job {
 FR_SIMD_RANGE(sum_blocks)
 {
     const column_job *job = arg;
+    float room[FR_PIECE];
     for (size_t b = begin; b < end; b++) {
         float *restrict sum = job->partials + b * (size_t)job->cols;
         int64_t last = fr__row_block(job->rows, b + 1);
         for (int64_t c = 0; c < job->cols; c++) sum[c] = 0.0f;
         for (int64_t r = fr__row_block(job->rows, b); r < last; r++) {
-            const float *restrict row = job->x + r * job->cols;
-            for (int64_t c = 0; c < job->cols; c++) sum[c] += row[c];
+            const size_t first = (size_t)(r * job->cols), n = (size_t)job->cols;
+            for (size_t c = 0; c < n; c += FR_PIECE) {
+                const size_t piece = fr__piece(c, n);
+                const float *restrict row = fr__read(job->x, first + c, piece, room);
+                for (size_t i = 0; i < piece; i++) sum[c + i] += row[i];
+            }
         }
     }
 }
@@ -50,7 +55,7 @@ FR_SIMD(extern, fr__add_partials, (const float *partials, int64_t cols, float *s
     }
 }
 
-void fr__column_sums(fr_device *dev, const float *x, int64_t rows, int64_t cols, float *sums,
+void fr__column_sums(fr_device *dev, fr__source x, int64_t rows, int64_t cols, float *sums,
                      bool add, float *scratch)
 {
     column_job job = {.x = x, .rows = rows, .cols = cols, .partials = scratch};

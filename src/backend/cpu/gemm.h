@@ -3,6 +3,7 @@
 #define FR_BACKEND_CPU_GEMM_H
 
 #include "backend/cpu/dnnl.h"
+#include "backend/cpu/floats.h"
 
 typedef struct fr__matrix {
     const float *at; /* as stored, row by row */
@@ -63,7 +64,7 @@ static inline size_t fr__column_sums_bytes(int64_t cols)
 }
 
 /* sums (cols) = column sums of x (rows, cols), plus sums if add. */
-void fr__column_sums(fr_device *dev, const float *x, int64_t rows, int64_t cols, float *sums,
+void fr__column_sums(fr_device *dev, fr__source x, int64_t rows, int64_t cols, float *sums,
                      bool add, float *scratch);
 /* sums (cols) = the FR_ROW_BLOCKS rows of partials added in order, plus sums if add. */
 void fr__add_partials(const float *partials, int64_t cols, float *sums, bool add);

@@ -43,3 +43,13 @@ void fr__cpu_instructions(char *text, size_t room)
 {
     fr__isa_name(dnnl_get_effective_cpu_isa(), text, room);
 }
+
+bool fr__cpu_computes_bf16(void)
+{
+#if defined(__x86_64__)
+    const unsigned bits = dnnl_cpu_isa_avx512_core_bf16;
+    return (dnnl_get_effective_cpu_isa() & bits) == bits;
+#else
+    return false;
+#endif
+}

@@ -12,6 +12,8 @@
 
 typedef float fr__v8 __attribute__((vector_size(32)));
 typedef int32_t fr__i8 __attribute__((vector_size(32)));
+typedef uint32_t fr__u8 __attribute__((vector_size(32)));
+typedef uint16_t fr__h8_anywhere __attribute__((vector_size(16), aligned(2), may_alias));
 typedef float fr__v8_anywhere __attribute__((vector_size(32), aligned(4), may_alias));
 
 #define FR_LOAD8(from) ((fr__v8)(*(const fr__v8_anywhere *)(from)))
@@ -34,6 +36,17 @@ typedef float fr__v8_anywhere __attribute__((vector_size(32), aligned(4), may_al
             (sum)[fr_l] = __builtin_fmaf((x), (v)[fr_l], (sum)[fr_l]); \
     } while (0)
 #endif
+/* Eight numbers of bf16 as floats, and the way back, as base/bf16.h rounds. */
+#define FR_LOAD8_BF16(from) \
+    ((fr__v8)(__builtin_convertvector(*(const fr__h8_anywhere *)(from), fr__u8) << 16))
+#define FR_STORE8_BF16(to, value)                                                       \
+    do {                                                                                \
+        const fr__u8 fr_bits = (fr__u8)(value), fr_upper = fr_bits >> 16;               \
+        const fr__u8 fr_near = (fr_bits + 0x7FFF + (fr_upper & 1)) >> 16;               \
+        const fr__u8 fr_is_nan = (fr__u8)((fr_bits & 0x7FFFFFFF) > 0x7F800000);         \
+        *(fr__h8_anywhere *)(to) = __builtin_convertvector(                             \
+            (fr_is_nan & (fr_upper | 0x40)) | (~fr_is_nan & fr_near), fr__h8_anywhere); \
+    } while (0)
 #define FR_SELECT8(mask, yes, no) ((fr__v8)(((mask) & (fr__i8)(yes)) | (~(mask) & (fr__i8)(no))))
 
 #endif

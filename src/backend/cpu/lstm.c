@@ -204,7 +204,8 @@ static fr_status lstm_backward_weight(fr__kernel *k, const fr__kernel_args *a)
                  h, a->add_dw);
     float *sums = (float *)((char *)a->scratch + l->column_sums);
     for (int bias = 2; bias < 4; bias++)
-        fr__column_sums(k->dev, a->saved, rows, 4 * h, a->dw[bias], a->add_dw, sums);
+        fr__column_sums(k->dev, (fr__source){a->saved, FR_F32}, rows, 4 * h, a->dw[bias], a->add_dw,
+                        sums);
     return FR_OK;
 }
 
@@ -243,6 +244,7 @@ fr_status fr__cpu_lstm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel 
     l->column_sums = take(&k->scratch_bytes, FR_ROW_BLOCKS * 4 * h);
     k->needs_x = 1;
     k->needs_y = true;
+    k->dw_reads_w = true;
     *out = k;
     return FR_OK;
 }

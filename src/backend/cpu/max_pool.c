@@ -3,15 +3,17 @@
  * A tensor is treated as planes (sample and block of channels) of pixels of `lanes` channels: 1
  * for row-major, 8 or 16 for blocked ones. Lanes are computed in parallel. The tap of the maximum
  * (the first of equals) is saved for the backward. A NaN counts as larger than any number, so that
- * a diverged run is noticed. */
+ * a diverged run is noticed. Planes of bf16 are widened, one at a time, into a room of the thread.
+ */
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/floats.h"
 #include "backend/cpu/lanes.h"
-#include "base/simd.h"
 
 typedef struct max_pool {
     fr__kernel base;
+    fr_dtype x_type;
     size_t planes;
     int lanes, height, width, out_height, out_width;
     int size[2], stride[2], pad[2];
@@ -19,9 +21,10 @@ typedef struct max_pool {
 
 typedef struct call {
     const max_pool *p;
-    const float *from; /* x or dy */
-    float *to;         /* y or dx */
-    uint16_t *won;     /* (planes, out pixels, lanes), NULL: not needed */
+    fr__source from; /* x or dy */
+    fr__sink to;     /* y or dx */
+    uint16_t *won;   /* (planes, out pixels, lanes), NULL: not needed */
+    float *rooms;    /* (threads, in + out) */
 } call;
 
 /* The window of one output pixel: its start, and its taps on the map. */
@@ -91,39 +94,56 @@ FR_INLINE void give_back(const max_pool *p, const float *dy, bool is_dense, cons
     }
 }
 
+static size_t in_plane(const max_pool *p) { return (size_t)(p->height * p->width * p->lanes); }
+
+static size_t out_plane(const max_pool *p)
+{
+    return (size_t)(p->out_height * p->out_width * p->lanes);
+}
+
+static float *own_room(const call *k)
+{
+    return k->rooms + (size_t)fr__cpu_thread() * (in_plane(k->p) + out_plane(k->p));
+}
+
 /* is_dense: lanes is a multiple of FR_LANES, else 1. A plane of 16 lanes is processed twice. */
 FR_INLINE void forward_planes(const call *k, bool is_dense, size_t begin, size_t end)
 {
     const max_pool *p = k->p;
-    const size_t in = (size_t)(p->height * p->width * p->lanes);
-    const size_t out = (size_t)(p->out_height * p->out_width * p->lanes);
+    const size_t in = in_plane(p), out = out_plane(p);
+    float *room = own_room(k);
     for (size_t i = begin; i < end; i++) {
+        const float *x = fr__read(k->from, i * in, in, room);
+        float *y = fr__place(k->to, i * out, room + in);
         for (int lane = 0; lane < p->lanes; lane += FR_LANES) {
-            size_t to = i * out + (size_t)lane;
+            size_t to = (size_t)lane;
             for (int oy = 0; oy < p->out_height; oy++) {
                 for (int ox = 0; ox < p->out_width; ox++, to += (size_t)p->lanes)
-                    take_max(p, k->from + i * in + lane, is_dense, oy, ox, k->to + to,
-                             k->won ? k->won + to : NULL);
+                    take_max(p, x + lane, is_dense, oy, ox, y + to,
+                             k->won ? k->won + i * out + to : NULL);
             }
         }
+        fr__store(k->to, i * out, out, y);
     }
 }
 
 FR_INLINE void backward_planes(const call *k, bool is_dense, size_t begin, size_t end)
 {
     const max_pool *p = k->p;
-    const size_t in = (size_t)(p->height * p->width * p->lanes);
-    const size_t out = (size_t)(p->out_height * p->out_width * p->lanes);
+    const size_t in = in_plane(p), out = out_plane(p);
+    float *room = own_room(k);
     for (size_t i = begin; i < end; i++) {
-        memset(k->to + i * in, 0, in * sizeof(float));
+        const float *dy = fr__read(k->from, i * out, out, room + in);
+        float *dx = fr__place(k->to, i * in, room);
+        memset(dx, 0, in * sizeof(float));
         for (int lane = 0; lane < p->lanes; lane += FR_LANES) {
-            size_t from = i * out + (size_t)lane;
+            size_t from = (size_t)lane;
             for (int oy = 0; oy < p->out_height; oy++) {
                 for (int ox = 0; ox < p->out_width; ox++, from += (size_t)p->lanes)
-                    give_back(p, k->from + from, is_dense, k->won + from, oy, ox,
-                              k->to + i * in + lane);
+                    give_back(p, dy + from, is_dense, k->won + i * out + from, oy, ox, dx + lane);
             }
         }
+        fr__store(k->to, i * in, in, dx);
     }
 }
 
@@ -146,7 +166,11 @@ FR_SIMD_RANGE(backward_range)
 static fr_status max_pool_forward(fr__kernel *k, const fr__kernel_args *a)
 {
     const max_pool *p = (const max_pool *)k;
-    call c = {.p = p, .from = a->x[0], .to = a->y, .won = k->training ? a->saved : NULL};
+    call c = {.p = p,
+              .from = {a->x[0], p->x_type},
+              .to = {a->y, k->y.dtype},
+              .won = k->training ? a->saved : NULL,
+              .rooms = a->scratch};
     fr__cpu_parallel(k->dev, p->planes, 1, forward_range, &c);
     return FR_OK;
 }
@@ -154,7 +178,11 @@ static fr_status max_pool_forward(fr__kernel *k, const fr__kernel_args *a)
 static fr_status max_pool_backward_input(fr__kernel *k, const fr__kernel_args *a)
 {
     const max_pool *p = (const max_pool *)k;
-    call c = {.p = p, .from = a->dy, .to = a->dx[0], .won = a->saved};
+    call c = {.p = p,
+              .from = {a->dy, k->y.dtype},
+              .to = {a->dx[0], p->x_type},
+              .won = a->saved,
+              .rooms = a->scratch};
     fr__cpu_parallel(k->dev, p->planes, 1, backward_range, &c);
     return FR_OK;
 }
@@ -174,6 +202,7 @@ fr_status fr__cpu_max_pool(const fr__kernel_spec *spec, fr_arena *arena, fr__ker
     const fr_node *in = fr_graph_node(spec->graph, spec->inputs[0]);
     const int64_t *from = in->shape.dim, *to = k->node->shape.dim;
     p->lanes = lanes;
+    p->x_type = spec->x[0]->dtype;
     p->planes = (size_t)k->batch * (size_t)((from[0] + lanes - 1) / lanes);
     p->height = (int)from[1], p->width = (int)from[2];
     p->out_height = (int)to[1], p->out_width = (int)to[2];
@@ -186,6 +215,8 @@ fr_status fr__cpu_max_pool(const fr__kernel_spec *spec, fr_arena *arena, fr__ker
         return fr_fail(k->ctx, FR_UNSUPPORTED, "node %s: a window of %d x %d is too large",
                        k->node->name, p->size[0], p->size[1]);
     if (lanes > 1) FR_TRY(fr__layout_with_lanes(k, k->node, lanes, &k->y));
+    if (fr__spec_has_bf16(spec))
+        k->scratch_bytes = (in_plane(p) + out_plane(p)) * (size_t)k->dev->n_threads * sizeof(float);
     if (k->training) k->saved_bytes = fr__layout_count(&k->y) * sizeof(uint16_t);
     return FR_OK;
 }

@@ -95,6 +95,7 @@ static void take_over(wrap *w)
     k->cache_bytes = in->cache_bytes;
     k->needs_x = in->needs_x;
     k->needs_y = in->needs_y;
+    k->dw_reads_w = in->dw_reads_w;
     k->reports_ready = in->reports_ready;
     k->can_add_dx = (uint8_t)(in->can_add_dx & ~w->blocked);
     k->pass_dx = (uint8_t)(in->pass_dx & ~w->blocked);
@@ -135,6 +136,7 @@ static fr_status make_reorders(wrap *w, const fr__kernel_spec *spec, fr_arena *a
 fr_status fr__cpu_wrap_plain(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel_maker make,
                              fr__kernel **out)
 {
+    if (fr__spec_has_bf16(spec)) return fr__kernel_in_floats(spec, arena, make, out);
     static const fr__kernel_ops unfinished = {.destroy = wrap_destroy};
     fr__kernel *k = fr__kernel_new(spec, arena, sizeof(wrap), &unfinished);
     if (!k) return FR_NO_MEMORY;
@@ -144,7 +146,12 @@ fr_status fr__cpu_wrap_plain(const fr__kernel_spec *spec, fr_arena *arena, fr__k
     fr__kernel_spec plain = *spec;
     for (int i = 0; i < spec->n_inputs; i++) {
         if (spec->x[i]->desc) w->blocked |= 1u << i;
-        w->plain[i] = fr__plain_layout(spec->graph, spec->inputs[i], spec->batch);
+        /* The node may be stored in another type than what this kernel gets. */
+        const fr_node *node = fr_graph_node(spec->graph, spec->inputs[i]);
+        const fr_dtype type = spec->x[i]->dtype;
+        w->plain[i] = (fr__layout){.bytes = (size_t)fr_shape_count(&node->shape) *
+                                            (size_t)spec->batch * fr_dtype_bytes(type),
+                                   .dtype = type};
         plain.x[i] = &w->plain[i];
     }
     FR_TRY(make(&plain, arena, &w->inner));

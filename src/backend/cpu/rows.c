@@ -6,7 +6,7 @@
 
 typedef struct rows {
     fr__kernel k;
-    int64_t n_in, n, width; /* steps of input and output, numbers in a step */
+    int64_t n_in, n, width; /* steps of input and output, bytes of a step */
     int64_t from;           /* slice; -1: reverse_time */
     bool has_length;
 } rows;
@@ -36,10 +36,15 @@ static void move_samples(void *arg, size_t begin, size_t end)
     for (int64_t s = (int64_t)begin; s < (int64_t)end; s++) {
         int64_t length = length_of(job, s);
         for (int64_t t = 0; t < r->n; t++)
-            memcpy((float *)job->a->y + (s * r->n + t) * r->width,
-                   (const float *)job->a->x[0] + (s * r->n_in + source_of(r, t, length)) * r->width,
-                   (size_t)r->width * sizeof(float));
+            memcpy((char *)job->a->y + (s * r->n + t) * r->width,
+                   (const char *)job->a->x[0] + (s * r->n_in + source_of(r, t, length)) * r->width,
+                   (size_t)r->width);
     }
+}
+
+FR_INLINE void add_floats(float *restrict to, const float *restrict x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) to[i] += x[i];
 }
 
 FR_SIMD_RANGE(return_samples)
@@ -49,15 +54,15 @@ FR_SIMD_RANGE(return_samples)
     bool is_whole = r->n == r->n_in, add = job->a->add_dx[0];
     for (int64_t s = (int64_t)begin; s < (int64_t)end; s++) {
         int64_t length = length_of(job, s);
-        float *dx = (float *)job->a->dx[0] + s * r->n_in * r->width;
-        if (!add && !is_whole) memset(dx, 0, (size_t)(r->n_in * r->width) * sizeof(float));
+        char *dx = (char *)job->a->dx[0] + s * r->n_in * r->width;
+        if (!add && !is_whole) memset(dx, 0, (size_t)(r->n_in * r->width));
         for (int64_t t = 0; t < r->n; t++) {
-            const float *restrict dy = (const float *)job->a->dy + (s * r->n + t) * r->width;
-            float *restrict to = dx + source_of(r, t, length) * r->width;
+            const void *dy = (const char *)job->a->dy + (s * r->n + t) * r->width;
+            void *to = dx + source_of(r, t, length) * r->width;
             if (add)
-                for (int64_t i = 0; i < r->width; i++) to[i] += dy[i];
+                add_floats(to, dy, r->width / (int64_t)sizeof(float));
             else
-                memcpy(to, dy, (size_t)r->width * sizeof(float));
+                memcpy(to, dy, (size_t)r->width);
         }
     }
 }
@@ -79,16 +84,18 @@ static const fr__kernel_ops rows_ops = {.forward = rows_forward,
 
 fr_status fr__cpu_rows(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
 {
+    if (spec->x[0]->dtype != spec->y_type)
+        return fr__kernel_in_floats(spec, arena, fr__cpu_rows, out);
     rows *r = (rows *)fr__kernel_new(spec, arena, sizeof *r, &rows_ops);
     if (!r) return FR_NO_MEMORY;
     const fr_node *node = r->k.node;
     r->n_in = fr_graph_node(spec->graph, spec->inputs[0])->shape.dim[0];
     r->n = node->shape.dim[0];
-    r->width = fr_shape_count(&node->shape) / r->n;
+    r->width = fr_shape_count(&node->shape) / r->n * (int64_t)fr_dtype_bytes(r->k.y.dtype);
     r->from = node->op == FR_OP_SLICE ? node->attrs.slice.from : -1;
     r->has_length = spec->n_inputs > 1;
     r->k.needs_x = r->has_length ? 2 : 0;
-    r->k.can_add_dx = 1;
+    r->k.can_add_dx = r->k.y.dtype == FR_F32;
     *out = &r->k;
     return FR_OK;
 }

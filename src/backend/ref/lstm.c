@@ -38,15 +38,15 @@ static double emitted(const lstm *l, const float *gates, const float *cell, int6
 }
 
 /* One step: gates (4H) and cell (H) written, h (P) too; cell_before, h_before NULL at the start. */
-static void step_forward(const lstm *l, const float *const *w, const float *x,
+static void step_forward(const lstm *l, const fr__kernel_args *a, const float *x,
                          const float *h_before, const float *cell_before, float *gates, float *cell,
                          float *h)
 {
     int64_t n_h = l->hidden;
     for (int64_t r = 0; r < 4 * n_h; r++) {
-        double v = dot(w[0] + r * l->width, x, l->width);
-        if (h_before) v += dot(w[1] + r * l->out, h_before, l->out);
-        for (int b = 2; b < 4; b++) v += (double)w[b][r];
+        double v = dot(fr__floats(a, 0) + r * l->width, x, l->width);
+        if (h_before) v += dot(fr__floats(a, 1) + r * l->out, h_before, l->out);
+        for (int b = 2; b < 4; b++) v += (double)fr__floats(a, b)[r];
         gates[r] = (float)(r / n_h == GATE_G ? tanh(v) : sigmoid(v));
     }
     const float *i = gates, *f = i + n_h, *g = f + n_h;
@@ -58,7 +58,7 @@ static void step_forward(const lstm *l, const float *const *w, const float *x,
     for (int64_t p = 0; l->is_projected && p < l->out; p++) {
         double sum = 0;
         for (int64_t u = 0; u < n_h; u++)
-            sum += (double)w[4][p * n_h + u] * emitted(l, gates, cell, u);
+            sum += (double)fr__floats(a, 4)[p * n_h + u] * emitted(l, gates, cell, u);
         h[p] = (float)sum;
     }
 }
@@ -74,7 +74,7 @@ static fr_status lstm_forward(fr__kernel *k, const fr__kernel_args *a)
         const float *x = (const float *)a->x[0] + r * l->width;
         float *h = (float *)a->y + r * l->out, *cell = cells + r * n_h;
         bool first = r % l->n_steps == 0;
-        step_forward(l, a->w, x, first ? NULL : h - l->out, first ? NULL : cell - n_h,
+        step_forward(l, a, x, first ? NULL : h - l->out, first ? NULL : cell - n_h,
                      gates + r * 4 * n_h, cell, h);
     }
     return FR_OK;
@@ -113,13 +113,13 @@ static const double *walk_back(const lstm *l, const fr__kernel_args *a)
         for (int64_t p = 0; p < l->out; p++) {
             dh[p] = (double)dy[r * l->out + p];
             for (int64_t g = 0; !last && g < 4 * n_h; g++)
-                dh[p] += after[g] * (double)a->w[1][g * l->out + p];
+                dh[p] += after[g] * (double)fr__floats(a, 1)[g * l->out + p];
         }
         for (int64_t u = 0; u < n_h; u++) {
             if (last) dc[u] = 0;
             dm[u] = l->is_projected ? 0 : dh[u];
             for (int64_t p = 0; l->is_projected && p < l->out; p++)
-                dm[u] += dh[p] * (double)a->w[4][p * n_h + u];
+                dm[u] += dh[p] * (double)fr__floats(a, 4)[p * n_h + u];
         }
         const float *cell = cells + r * n_h;
         step_backward(l, gates + r * 4 * n_h, cell, first ? NULL : cell - n_h, dm, dc,
@@ -138,7 +138,7 @@ static fr_status lstm_backward_input(fr__kernel *k, const fr__kernel_args *a)
         for (int64_t i = 0; i < l->width; i++) {
             double sum = 0;
             for (int64_t g = 0; g < n_g; g++)
-                sum += d[r * n_g + g] * (double)a->w[0][g * l->width + i];
+                sum += d[r * n_g + g] * (double)fr__floats(a, 0)[g * l->width + i];
             fr__ref_put(&dx[r * l->width + i], sum, a->add_dx[0]);
         }
     return FR_OK;
@@ -204,6 +204,7 @@ fr_status fr__ref_lstm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel 
     l->width = fr__cols(fr__ref_input(*out, 0));
     l->base.needs_x = 1;
     l->base.needs_y = true;
+    l->base.dw_reads_w = true;
     size_t rows = (size_t)(l->base.batch * l->n_steps), n_h = (size_t)l->hidden;
     size_t state = rows * 5 * n_h * sizeof(float);
     l->base.saved_bytes = spec->training ? state : 0;

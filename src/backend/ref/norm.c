@@ -51,7 +51,7 @@ static fr_status batch_norm_forward(fr__kernel *k, const fr__kernel_args *a)
     for (int64_t c = 0; c < n_channels; c++) {
         const float *x = (const float *)a->x[0] + c * s.inner;
         float *y = (float *)a->y + c * s.inner;
-        double mean = (double)a->w[2][c], var = (double)a->w[3][c];
+        double mean = (double)fr__floats(a, 2)[c], var = (double)fr__floats(a, 3)[c];
         if (k->training) {
             measure(x, s, &mean, &var);
             saved[c] = (moments){mean, 1 / sqrt(var + eps)};
@@ -59,7 +59,8 @@ static fr_status batch_norm_forward(fr__kernel *k, const fr__kernel_args *a)
             *run_mean = (float)((1 - rate) * (double)*run_mean + rate * mean);
             *run_var = (float)((1 - rate) * (double)*run_var + rate * var * n / (n - 1));
         }
-        double gain = (double)a->w[0][c] / sqrt(var + eps), shift = (double)a->w[1][c];
+        double gain = (double)fr__floats(a, 0)[c] / sqrt(var + eps),
+               shift = (double)fr__floats(a, 1)[c];
         for (int64_t o = 0; o < s.outer; o++)
             for (int64_t i = 0; i < s.inner; i++)
                 y[o * s.stride + i] = (float)(((double)x[o * s.stride + i] - mean) * gain + shift);
@@ -97,7 +98,7 @@ static fr_status batch_norm_backward_input(fr__kernel *k, const fr__kernel_args 
                 int64_t at = o * s.stride + i;
                 double xh = ((double)x[at] - m.mean) * m.scale;
                 double v = (double)dy[at] - sum / n - xh * sum_xh / n;
-                fr__ref_put(&dx[at], (double)a->w[0][c] * m.scale * v, a->add_dx[0]);
+                fr__ref_put(&dx[at], (double)fr__floats(a, 0)[c] * m.scale * v, a->add_dx[0]);
             }
     }
     return FR_OK;
@@ -150,7 +151,8 @@ static fr_status layer_norm_forward(fr__kernel *k, const fr__kernel_args *a)
         double scale = 1 / sqrt(var + eps);
         if (saved) saved[r] = (moments){mean, scale};
         for (int64_t i = 0; i < n; i++)
-            y[i] = (float)(((double)x[i] - mean) * scale * (double)a->w[0][i] + (double)a->w[1][i]);
+            y[i] = (float)(((double)x[i] - mean) * scale * (double)fr__floats(a, 0)[i] +
+                           (double)fr__floats(a, 1)[i]);
     }
     return FR_OK;
 }

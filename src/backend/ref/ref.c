@@ -43,33 +43,50 @@ static void ref_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn bod
     if (n) body(arg, 0, n);
 }
 
+#define MAKERS(X)                         \
+    X(LINEAR, fr__ref_linear)             \
+    X(CONV2D, fr__ref_conv2d)             \
+    X(BATCH_NORM, fr__ref_batch_norm)     \
+    X(LAYER_NORM, fr__ref_layer_norm)     \
+    X(RELU, fr__ref_activation)           \
+    X(GELU, fr__ref_activation)           \
+    X(SELU, fr__ref_activation)           \
+    X(TANH, fr__ref_activation)           \
+    X(SIGMOID, fr__ref_activation)        \
+    X(DROPOUT, fr__ref_dropout)           \
+    X(ALPHA_DROPOUT, fr__ref_dropout)     \
+    X(MAX_POOL, fr__ref_max_pool)         \
+    X(AVG_POOL, fr__ref_avg_pool)         \
+    X(GLOBAL_POOL, fr__ref_global_pool)   \
+    X(ADD, fr__ref_add)                   \
+    X(CONCAT, fr__ref_concat)             \
+    X(SLICE, fr__ref_rows)                \
+    X(FLATTEN, fr__ref_identity)          \
+    X(EMBEDDING, fr__ref_embedding)       \
+    X(ATTENTION, fr__ref_attention)       \
+    X(CROSS_ATTENTION, fr__ref_attention) \
+    X(LSTM, fr__ref_lstm)                 \
+    X(REVERSE_TIME, fr__ref_rows)         \
+    X(MEAN_TIME, fr__ref_mean_time)       \
+    X(LAST_TIME, fr__ref_last_time)       \
+    X(CROSS_ENTROPY, fr__ref_cross_entropy)
+
+static const fr__kernel_maker of_floats[FR_OPERATOR_COUNT] = {
+#define ROW(op, maker) [FR_OP_##op] = maker,
+    MAKERS(ROW)
+#undef ROW
+};
+
+static fr_status make(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
+{
+    fr_operator op = fr_graph_node(spec->graph, spec->nodes[0])->op;
+    return fr__kernel_in_floats(spec, arena, of_floats[op], out);
+}
+
 static const fr__kernel_maker makers[FR_OPERATOR_COUNT] = {
-    [FR_OP_LINEAR] = fr__ref_linear,
-    [FR_OP_CONV2D] = fr__ref_conv2d,
-    [FR_OP_BATCH_NORM] = fr__ref_batch_norm,
-    [FR_OP_LAYER_NORM] = fr__ref_layer_norm,
-    [FR_OP_RELU] = fr__ref_activation,
-    [FR_OP_GELU] = fr__ref_activation,
-    [FR_OP_SELU] = fr__ref_activation,
-    [FR_OP_TANH] = fr__ref_activation,
-    [FR_OP_SIGMOID] = fr__ref_activation,
-    [FR_OP_DROPOUT] = fr__ref_dropout,
-    [FR_OP_ALPHA_DROPOUT] = fr__ref_dropout,
-    [FR_OP_MAX_POOL] = fr__ref_max_pool,
-    [FR_OP_AVG_POOL] = fr__ref_avg_pool,
-    [FR_OP_GLOBAL_POOL] = fr__ref_global_pool,
-    [FR_OP_ADD] = fr__ref_add,
-    [FR_OP_CONCAT] = fr__ref_concat,
-    [FR_OP_SLICE] = fr__ref_rows,
-    [FR_OP_FLATTEN] = fr__ref_identity,
-    [FR_OP_EMBEDDING] = fr__ref_embedding,
-    [FR_OP_ATTENTION] = fr__ref_attention,
-    [FR_OP_CROSS_ATTENTION] = fr__ref_attention,
-    [FR_OP_LSTM] = fr__ref_lstm,
-    [FR_OP_REVERSE_TIME] = fr__ref_rows,
-    [FR_OP_MEAN_TIME] = fr__ref_mean_time,
-    [FR_OP_LAST_TIME] = fr__ref_last_time,
-    [FR_OP_CROSS_ENTROPY] = fr__ref_cross_entropy,
+#define ROW(op, maker) [FR_OP_##op] = make,
+    MAKERS(ROW)
+#undef ROW
 };
 
 const fr_backend fr__backend_ref = {
@@ -78,6 +95,7 @@ const fr_backend fr__backend_ref = {
     .open = ref_open,
     .close = ref_close,
     .makers = makers,
+    .has_bf16 = true,
     .is_host = true,
     .alloc = fr__host_alloc,
     .release = fr__host_release,

@@ -79,6 +79,8 @@ const Texts = (() => {
         const rows = [
             ...flat(x.environment), ["backend", x.backend], ["transport", x.transport],
             ["processes", x.processes && String(x.processes)], ["optimizer", x.optimizer],
+            ["precision", x.precision],
+            ["messages between workers", x.n_workers > 1 ? x.messages : null],
             ["parameters", x.parameters && Format.whole(x.parameters)],
             ["seed", Format.is(x.seed) ? String(x.seed) : null],
             [
