@@ -97,6 +97,10 @@ def numbers_options(known, precision, optimizer):
     return options
 
 
+def set_options(sets):
+    """Arguments of the command that change its config."""
+    return [word for value in sets for word in ("--set", value)]
+
 
 def best_way(ways, measure, must=True):
     """(way, result) of the fastest; ways that this PyTorch does not support are reported and

@@ -2,11 +2,13 @@
 """Data parallelism, pipelines and hybrids over a slow network, measured.
 
     bench/network.py [--build DIR] [--models mlp,vgg16] [--rates 1gbit,100mbit] [--entrants A,B,...]
-                     [--rounds N] [--seconds S] [--torch [--peer PROGRAM]] [--json FILE] [--check]
+                     [--rounds N] [--seconds S] [--set KEY=VALUE]... [--torch [--peer PROGRAM]]
+                     [--json FILE] [--check]
 
 Creates namespaces with rate-limited links (netns.py; needs root and iproute2), runs one process of
 `forerun train` in each over TCP, each on its own core if there are enough, and counts the bytes on
 the links from outside. Entrants take turns, round by round; figures are those of the fastest round.
+--set changes the config of all of them: parallel.messages=bf16, for example.
 
 Each entrant first runs on an unlimited link. This time and its traffic give the expected time on a
 slow link: with t seconds per mini-batch on the unlimited link, and x seconds that the busiest
@@ -35,7 +37,9 @@ from pipeline import NETWORKS
 ENTRANTS = {
     "dp": {"parallel": {"method": "dp", "replicas": 2}},
     "1f1b": {"parallel": {"method": "1f1b", "stages": 2}, "micro": 4, "exposed": True},
+    "zb-h1": {"parallel": {"method": "zb-h1", "stages": 2}, "micro": 4, "exposed": True},
     "spectrain": {"parallel": {"method": "spectrain", "stages": 2}, "micro": 1, "exposed": True},
+    "forerun": {"parallel": {"method": "forerun", "stages": 2}, "micro": 1, "exposed": True},
     "xpipe": {"parallel": {"method": "xpipe", "stages": 2}, "micro": 2, "exposed": True},
     "hybrid-2+1": {"parallel": {"method": "spectrain", "stages": 2, "replicas": [2, 1]}},
     "hybrid-2x2": {"parallel": {"method": "spectrain", "stages": 2, "replicas": 2}},
@@ -57,6 +61,7 @@ def parse():
     p.add_argument("--entrants", default=",".join(ENTRANTS))
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--seconds", type=float, default=15, help="approximate time of a run")
+    p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="sets")
     p.add_argument("--torch", action="store_true", help="include DistributedDataParallel")
     p.add_argument("--peer", default=os.environ.get("FORERUN_PEER"),
                    help="in place of bench/torch_ddp.py")
@@ -116,7 +121,8 @@ def run_forerun(a, model, entrant, rate, steps, expected_s):
         config, out = os.path.join(scratch, "bench.yaml"), os.path.join(scratch, "run")
         harness.write_config(config, NETWORKS[model], steps, entrant["parallel"],
                              entrant.get("micro"))
-        command = net.mpirun([forerun, "train", config, "--out", out, "--quiet", "--json"])
+        command = net.mpirun([forerun, "train", config, "--out", out, "--quiet", "--json"] +
+                             harness.set_options(a.sets))
         child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True,
                                  env=net.environment())
         seen = watch(child, net, os.path.join(out, "metrics.jsonl"), window, 90 + 4 * expected_s)

@@ -2,7 +2,8 @@
 """Two stages on two cores: every method, beside its bounds and PyTorch.
 
     bench/pipeline.py [--build DIR] [--models mlp,vgg16,gpt] [--methods A,B,...] [--rounds N]
-                      [--search] [--python PYTHON] [--peer PROGRAM] [--json FILE] [--check]
+                      [--precision fp32|bf16] [--search] [--python PYTHON] [--peer PROGRAM]
+                      [--json FILE] [--check]
     bench/pipeline.py --model-cuts gpt=blocks.2.attn.norm,blocks.3.attn.norm
 
 One kernel thread per stage, each stage on its own core. Entrants take turns, round by round, so
@@ -65,6 +66,7 @@ def parse():
                    help="of Forerun, and `single`, `torch`")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--steps", type=int, help="mini-batches of a run, for all models")
+    p.add_argument("--precision", default="fp32", choices=harness.PRECISIONS)
     p.add_argument("--search", action="store_true", help="find the best micro-batch counts")
     harness.add_peer_options(p, "bench/torch_step.py and torch_pipeline.py")
     p.add_argument("--model-cuts", metavar="MODEL=NODE,NODE,...",
@@ -124,7 +126,8 @@ def train(a, model, method, stages, threads, micro, cut=None):
         with open(config, "w") as f:
             json.dump(values, f)  # JSON is YAML
         text, _ = harness.run([harness.find_program(a.build, "forerun"), "train", config, "--out",
-                               out, "--quiet", "--json"])
+                               out, "--quiet", "--json", "--set",
+                               "train.precision=" + a.precision])
         summary = json.loads(text)
         result = read_trace(os.path.join(out, "trace.json"), net["batch"], stages)
     result.update({
@@ -146,6 +149,7 @@ def torch_command(a, ours):
 
 def torch_run(a, command, model, options, about):
     """One run of the peer; what it measured, with the options that made it."""
+    options = options + harness.numbers_options(harness.options_of(command), a.precision, "sgd")
     text, _ = harness.try_run(
         command + ["--model", harness.peer_model(a.peer, model), "--steps", "3", "--repeats", "3",
                    "--warmup", "2"] + options, harness.peer_environment())
