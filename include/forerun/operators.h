@@ -38,6 +38,15 @@ typedef struct fr_shape {
     X(SELU, "selu", "any -> same")                                                                \
     X(TANH, "tanh", "any -> same")                                                                \
     X(SIGMOID, "sigmoid", "any -> same")                                                          \
+    X(SILU, "silu", "any -> same")                                                                \
+    X(GELU_EXACT, "gelu_exact", "any -> same (erf form, the default of PyTorch)")                 \
+    X(RELU6, "relu6", "any -> same")                                                              \
+    X(HARDSWISH, "hardswish", "any -> same")                                                      \
+    X(HARDSIGMOID, "hardsigmoid", "any -> same")                                                  \
+    X(LEAKY_RELU, "leaky_relu", "any -> same")                                                    \
+    X(ELU, "elu", "any -> same")                                                                  \
+    X(MUL, "mul", "a, b -> a * b, b repeated where it has 1 or no dimension")                     \
+    X(SUBTRACT, "subtract", "a, b -> a - b, b repeated as by mul")                                \
     X(DROPOUT, "dropout", "any -> same")                                                          \
     X(ALPHA_DROPOUT, "alpha_dropout", "any -> same (for selu networks)")                          \
     X(MAX_POOL, "max_pool", "(C, H, W) -> (C, H', W')")                                           \
@@ -112,6 +121,9 @@ typedef struct fr_attrs {
             float eps;      /* 1e-5 */
             float momentum; /* batch_norm: 0.1, weight of the new value in running statistics */
         } norm;
+        struct {
+            float alpha; /* leaky_relu: slope below zero, 0.01; elu: 1, its limit is -alpha */
+        } activation;
         struct {
             float p; /* probability to drop, 0 <= p < 1 */
         } dropout;

@@ -26,6 +26,9 @@ static const double flops_per_byte[FR_OPERATOR_COUNT] = {
     [FR_OP_SIGMOID] = 4,     [FR_OP_AVG_POOL] = 9,       [FR_OP_GLOBAL_POOL] = 15,
     [FR_OP_EMBEDDING] = 15,  [FR_OP_CROSS_ENTROPY] = 15, [FR_OP_MAX_POOL] = 24,
     [FR_OP_BATCH_NORM] = 27, [FR_OP_DROPOUT] = 32,       [FR_OP_ALPHA_DROPOUT] = 32,
+    [FR_OP_MUL] = 1,         [FR_OP_SUBTRACT] = 1,       [FR_OP_RELU6] = 2,
+    [FR_OP_HARDSWISH] = 2,   [FR_OP_HARDSIGMOID] = 2,    [FR_OP_LEAKY_RELU] = 2,
+    [FR_OP_ELU] = 4,         [FR_OP_SILU] = 4,           [FR_OP_GELU_EXACT] = 6,
 };
 
 struct best {
@@ -57,6 +60,13 @@ static bool is_tail(const fr_graph *g, int i)
     case FR_OP_GELU:
     case FR_OP_SELU:
     case FR_OP_TANH:
+    case FR_OP_SILU:
+    case FR_OP_GELU_EXACT:
+    case FR_OP_RELU6:
+    case FR_OP_HARDSWISH:
+    case FR_OP_HARDSIGMOID:
+    case FR_OP_LEAKY_RELU:
+    case FR_OP_ELU:
     case FR_OP_SIGMOID: return node->inputs[0] == i - 1 && g->nodes.at[i - 1]->op != FR_OP_INPUT;
     default: return false;
     }

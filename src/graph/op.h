@@ -72,6 +72,7 @@ fr_status fr__infer_lstm(fr__infer *t);
 fr_status fr__infer_batch_norm(fr__infer *t);
 fr_status fr__infer_layer_norm(fr__infer *t);
 fr_status fr__infer_activation(fr__infer *t);
+fr_status fr__infer_binary(fr__infer *t);
 fr_status fr__infer_dropout(fr__infer *t);
 fr_status fr__infer_pool(fr__infer *t);
 fr_status fr__infer_global_pool(fr__infer *t);

@@ -138,6 +138,8 @@ static bool take(maker *m, int i)
     case FR_OP_ATTENTION:
     case FR_OP_CROSS_ATTENTION: add_attention(m, node); break;
     case FR_OP_ADD:
+    case FR_OP_MUL:
+    case FR_OP_SUBTRACT:
     case FR_OP_CONCAT: add_joint(m, i, node); break;
     default: fold(m, i, node); return true;
     }

@@ -23,6 +23,13 @@ model:
     - {name: s2, op: selu}
     - {name: n3, op: batch_norm}
     - {name: s3, op: sigmoid}
+    - {name: e4, op: gelu_exact, inputs: [n3]}
+    - {name: m4, op: mul, inputs: [e4, s3]}
+    - {name: i5, op: silu, inputs: [n3]}
+    - {name: h5, op: hardswish}
+    - {name: u5, op: elu}
+    - {name: d5, op: subtract, inputs: [m4, u5]}
+    - {name: l6, op: leaky_relu, slope: 0.2}
 train: {batch: 8, micro: 2, steps: 5, optimizer: {name: adamw, lr: 0.01}}
 $rest
 YAML

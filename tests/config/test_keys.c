@@ -200,6 +200,8 @@ static void nodes(void **state)
         "  - {name: avg, op: avg_pool, kernel: 1}\n"
         "  - {name: both, op: concat, inputs: [max, avg]}\n"
         "  - {name: flat, op: flatten}\n"
+        "  - {name: leaky, op: leaky_relu}\n"
+        "  - {name: elu, op: elu}\n"
         "  - {name: drop, op: dropout, p: 0.1}\n"
         "  - {name: alpha, op: alpha_dropout, p: 0.1}\n"
         "  - {name: lin0, op: linear, out: 9}\n"

@@ -21,6 +21,9 @@ static const struct {
     {FR_OP_EMBEDDING, 1e-5}, {FR_OP_ATTENTION, 1e-5},    {FR_OP_LSTM, 1e-4},
     {FR_OP_MEAN_TIME, 1e-5}, {FR_OP_LAST_TIME, 1e-5},    {FR_OP_CROSS_ENTROPY, 1e-5},
     {FR_OP_SLICE, 1e-5},     {FR_OP_REVERSE_TIME, 1e-5}, {FR_OP_CROSS_ATTENTION, 1e-5},
+    {FR_OP_SILU, 1e-5},      {FR_OP_GELU_EXACT, 1e-5},   {FR_OP_RELU6, 1e-5},
+    {FR_OP_HARDSWISH, 1e-5}, {FR_OP_HARDSIGMOID, 1e-5},  {FR_OP_LEAKY_RELU, 1e-5},
+    {FR_OP_ELU, 1e-5},       {FR_OP_MUL, 1e-5},          {FR_OP_SUBTRACT, 1e-5},
 };
 
 /* PyTorch computed with floats; here the inputs are rounded to 8 bits, too. */

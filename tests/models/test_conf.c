@@ -144,6 +144,9 @@ static const char everything[] =
     "  - {name: ln, op: layer_norm, eps: 0.01}\n"
     "  - {name: m, op: last_time, inputs: [ln, n]}\n"
     "  - {name: s, op: selu}\n"
+    "  - {name: leaky, op: leaky_relu, slope: 0.125}\n"
+    "  - {name: elu, op: elu, alpha: 0.5}\n"
+    "  - {name: gate, op: mul, inputs: [leaky, elu]}\n"
     "  - {name: ad, op: alpha_dropout, p: 0.1}\n"
     "  - {name: fc2, op: linear, out: 6}\n"
     "  - {name: tied, op: linear, out: 20, bias: false}\n"
@@ -165,7 +168,9 @@ static void nodes_read_all(void **state)
     fr_ctx *ctx = fr_ctx_create();
     fr_graph *g = good(ctx, everything, NULL);
     assert_string_equal(fr_graph_name(g), "zoo");
-    assert_int_equal(fr_graph_n_nodes(g), 32);
+    assert_int_equal(fr_graph_n_nodes(g), 35);
+    assert_true(attrs_of(g, "leaky")->activation.alpha == 0.125f);
+    assert_true(attrs_of(g, "elu")->activation.alpha == 0.5f);
     const fr_attrs *part = attrs_of(g, "part"), *narrow = attrs_of(g, "narrow");
     assert_true(part->slice.from == 1 && part->slice.to == 4);
     assert_true(narrow->lstm.hidden == 20 && narrow->lstm.projection == 12);

@@ -112,15 +112,36 @@ static void set_apart(float *v, size_t n)
     free(order);
 }
 
+static bool has_any(const fr_graph *g, const fr_operator *ops, size_t n)
+{
+    bool found = false;
+    for (size_t i = 0; i < n; i++) found |= fr_graph_find_op(g, ops[i]) >= 0;
+    return found;
+}
+#define HAS_ANY(g, ops) has_any((g), (ops), sizeof(ops) / sizeof *(ops))
+
+/* Where straight lines meet: at 0, -3, 3 and 6. Numbers of -1 to 1 are spread over all of them. */
+static float between_lines(float x)
+{
+    static const float kinks[] = {-3, 0, 3, 6};
+    x = x * 8 + 1;
+    for (size_t i = 0; i < sizeof kinks / sizeof *kinks; i++)
+        if (fabsf(x - kinks[i]) < 0.1f) return kinks[i] + (x < kinks[i] ? -0.125f : 0.125f);
+    return x;
+}
+
 static void avoid_kinks(harness *h)
 {
+    static const fr_operator bent[] = {FR_OP_RELU, FR_OP_SELU, FR_OP_LEAKY_RELU, FR_OP_ELU},
+                             straight[] = {FR_OP_RELU6, FR_OP_HARDSWISH, FR_OP_HARDSIGMOID};
     const fr_graph *g = h->graph;
-    bool at_zero = fr_graph_find_op(g, FR_OP_RELU) >= 0 || fr_graph_find_op(g, FR_OP_SELU) >= 0;
+    bool at_zero = HAS_ANY(g, bent), at_lines = HAS_ANY(g, straight);
     bool at_ties = fr_graph_find_op(g, FR_OP_MAX_POOL) >= 0;
     for (int i = 0; i < h->n_in; i++) {
         float *x = h->x[i];
         if (!h->dx[i]) continue;
         for (size_t j = 0; at_zero && j < h->n_x[i]; j++) x[j] += x[j] < 0 ? -0.1f : 0.1f;
+        for (size_t j = 0; at_lines && j < h->n_x[i]; j++) x[j] = between_lines(x[j]);
         if (at_ties) set_apart(x, h->n_x[i]);
     }
 }

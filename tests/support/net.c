@@ -34,6 +34,8 @@ static const attr_key keys[] = {
     KEY(BATCH_NORM, "eps", FLOAT, 1, norm.eps),
     KEY(BATCH_NORM, "momentum", FLOAT, 1, norm.momentum),
     KEY(LAYER_NORM, "eps", FLOAT, 1, norm.eps),
+    KEY(LEAKY_RELU, "slope", FLOAT, 1, activation.alpha),
+    KEY(ELU, "alpha", FLOAT, 1, activation.alpha),
     KEY(DROPOUT, "p", FLOAT, 1, dropout.p),
     KEY(ALPHA_DROPOUT, "p", FLOAT, 1, dropout.p),
     KEY(MAX_POOL, "kernel", INT, 2, pool.kernel),

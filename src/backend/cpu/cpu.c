@@ -33,6 +33,15 @@
     X(SELU, fr__cpu_activation, true, true)            \
     X(TANH, fr__cpu_activation, true, true)            \
     X(SIGMOID, fr__cpu_activation, true, true)         \
+    X(SILU, fr__cpu_activation, true, true)            \
+    X(GELU_EXACT, fr__cpu_activation, true, true)      \
+    X(RELU6, fr__cpu_activation, true, true)           \
+    X(HARDSWISH, fr__cpu_activation, true, true)       \
+    X(HARDSIGMOID, fr__cpu_activation, true, true)     \
+    X(LEAKY_RELU, fr__cpu_activation, true, true)      \
+    X(ELU, fr__cpu_activation, true, true)             \
+    X(MUL, fr__cpu_binary, true, true)                 \
+    X(SUBTRACT, fr__cpu_binary, true, true)            \
     X(DROPOUT, fr__cpu_dropout, true, true)            \
     X(ALPHA_DROPOUT, fr__cpu_dropout, true, true)      \
     X(ADD, fr__cpu_sum, true, true)                    \

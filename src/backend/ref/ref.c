@@ -53,6 +53,15 @@ static void ref_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn bod
     X(SELU, fr__ref_activation)           \
     X(TANH, fr__ref_activation)           \
     X(SIGMOID, fr__ref_activation)        \
+    X(SILU, fr__ref_activation)           \
+    X(GELU_EXACT, fr__ref_activation)     \
+    X(RELU6, fr__ref_activation)          \
+    X(HARDSWISH, fr__ref_activation)      \
+    X(HARDSIGMOID, fr__ref_activation)    \
+    X(LEAKY_RELU, fr__ref_activation)     \
+    X(ELU, fr__ref_activation)            \
+    X(MUL, fr__ref_binary)                \
+    X(SUBTRACT, fr__ref_binary)           \
     X(DROPOUT, fr__ref_dropout)           \
     X(ALPHA_DROPOUT, fr__ref_dropout)     \
     X(MAX_POOL, fr__ref_max_pool)         \
