@@ -27,42 +27,43 @@ typedef struct fr_shape {
                 .dim = {__VA_ARGS__}})
 
 /* X(enumerator, name in files, its inputs and output; T time, D features, C channels) */
-#define FR_OPERATOR_LIST(X)                                                                       \
-    X(INPUT, "input", "data fed from outside")                                                    \
-    X(LINEAR, "linear", "(..., in) -> (..., out)")                                                \
-    X(CONV2D, "conv2d", "(C, H, W) -> (out, H', W')")                                             \
-    X(BATCH_NORM, "batch_norm", "(C, H, W) or (C) -> same")                                       \
-    X(LAYER_NORM, "layer_norm", "(..., D) -> same, over the last dimension")                      \
-    X(RELU, "relu", "any -> same")                                                                \
-    X(GELU, "gelu", "any -> same (tanh form)")                                                    \
-    X(SELU, "selu", "any -> same")                                                                \
-    X(TANH, "tanh", "any -> same")                                                                \
-    X(SIGMOID, "sigmoid", "any -> same")                                                          \
-    X(SILU, "silu", "any -> same")                                                                \
-    X(GELU_EXACT, "gelu_exact", "any -> same (erf form, the default of PyTorch)")                 \
-    X(RELU6, "relu6", "any -> same")                                                              \
-    X(HARDSWISH, "hardswish", "any -> same")                                                      \
-    X(HARDSIGMOID, "hardsigmoid", "any -> same")                                                  \
-    X(LEAKY_RELU, "leaky_relu", "any -> same")                                                    \
-    X(ELU, "elu", "any -> same")                                                                  \
-    X(MUL, "mul", "a, b -> a * b, b repeated where it has 1 or no dimension")                     \
-    X(SUBTRACT, "subtract", "a, b -> a - b, b repeated as by mul")                                \
-    X(DROPOUT, "dropout", "any -> same")                                                          \
-    X(ALPHA_DROPOUT, "alpha_dropout", "any -> same (for selu networks)")                          \
-    X(MAX_POOL, "max_pool", "(C, H, W) -> (C, H', W')")                                           \
-    X(AVG_POOL, "avg_pool", "(C, H, W) -> (C, H', W')")                                           \
-    X(GLOBAL_POOL, "global_pool", "(C, H, W) -> (C), the mean")                                   \
-    X(ADD, "add", "a, b -> a + b")                                                                \
-    X(CONCAT, "concat", "(C1, ...), (C2, ...), ... -> (C1+C2+..., ...)")                          \
-    X(SLICE, "slice", "(T, ...) -> steps from .. to-1: (to - from, ...)")                         \
-    X(FLATTEN, "flatten", "any -> (all)")                                                         \
-    X(EMBEDDING, "embedding", "ids (T) -> (T, D), learned positions added")                       \
-    X(ATTENTION, "attention", "q|k|v (T, 3D) [, length ()] -> (T, D)")                            \
-    X(CROSS_ATTENTION, "cross_attention", "q (T, D), k|v (S, 2D) [, length of k|v ()] -> (T, D)") \
-    X(LSTM, "lstm", "(T, D) -> (T, H), or (T, P) with a projection")                              \
-    X(REVERSE_TIME, "reverse_time", "(T, ...) [, length ()] -> same")                             \
-    X(MEAN_TIME, "mean_time", "(T, D) [, length ()] -> (D)")                                      \
-    X(LAST_TIME, "last_time", "(T, D) [, length ()] -> (D)")                                      \
+#define FR_OPERATOR_LIST(X)                                                                        \
+    X(INPUT, "input", "data fed from outside")                                                     \
+    X(LINEAR, "linear", "(..., in) -> (..., out)")                                                 \
+    X(CONV2D, "conv2d", "(C, H, W) -> (out, H', W')")                                              \
+    X(BATCH_NORM, "batch_norm", "(C, H, W) or (C) -> same")                                        \
+    X(LAYER_NORM, "layer_norm", "(..., D) -> same, over the last dimension")                       \
+    X(RELU, "relu", "any -> same")                                                                 \
+    X(GELU, "gelu", "any -> same (tanh form)")                                                     \
+    X(SELU, "selu", "any -> same")                                                                 \
+    X(TANH, "tanh", "any -> same")                                                                 \
+    X(SIGMOID, "sigmoid", "any -> same")                                                           \
+    X(SILU, "silu", "any -> same")                                                                 \
+    X(GELU_EXACT, "gelu_exact", "any -> same (erf form, the default of PyTorch)")                  \
+    X(RELU6, "relu6", "any -> same")                                                               \
+    X(HARDSWISH, "hardswish", "any -> same")                                                       \
+    X(HARDSIGMOID, "hardsigmoid", "any -> same")                                                   \
+    X(LEAKY_RELU, "leaky_relu", "any -> same")                                                     \
+    X(ELU, "elu", "any -> same")                                                                   \
+    X(MUL, "mul", "a, b -> a * b, b repeated where it has 1 or no dimension")                      \
+    X(SUBTRACT, "subtract", "a, b -> a - b, b repeated as by mul")                                 \
+    X(DROPOUT, "dropout", "any -> same")                                                           \
+    X(ALPHA_DROPOUT, "alpha_dropout", "any -> same (for selu networks)")                           \
+    X(MAX_POOL, "max_pool", "(C, H, W) -> (C, H', W')")                                            \
+    X(AVG_POOL, "avg_pool", "(C, H, W) -> (C, H', W')")                                            \
+    X(GLOBAL_POOL, "global_pool", "(C, H, W) -> (C), the mean")                                    \
+    X(ADD, "add", "a, b -> a + b")                                                                 \
+    X(CONCAT, "concat", "(C1, ...), (C2, ...), ... -> (C1+C2+..., ...)")                           \
+    X(SLICE, "slice", "(T, ...) -> steps from .. to-1: (to - from, ...)")                          \
+    X(FLATTEN, "flatten", "any -> (all)")                                                          \
+    X(EMBEDDING, "embedding", "ids (T) -> (T, D), learned positions added")                        \
+    X(ATTENTION, "attention", "q|k|v (T, 3D) [, length ()] -> (T, D)")                             \
+    X(CROSS_ATTENTION, "cross_attention", "q (T, D), k|v (S, 2D) [, length of k|v ()] -> (T, D)")  \
+    X(LSTM, "lstm", "(T, D) -> (T, H), or (T, P) with a projection")                               \
+    X(REVERSE_TIME, "reverse_time", "(T, ...) [, length ()] -> same")                              \
+    X(MEAN_TIME, "mean_time", "(T, D) [, length ()] -> (D)")                                       \
+    X(LAST_TIME, "last_time", "(T, D) [, length ()] -> (D)")                                       \
+    X(SDPA, "sdpa", "q (T, D), k (S, E), v (S, E) [, mask (..., S)] [, length of k ()] -> (T, D)") \
     X(CROSS_ENTROPY, "cross_entropy", "logits (..., K), target (...) -> (3)")
 
 typedef enum fr_operator {
@@ -134,6 +135,10 @@ typedef struct fr_attrs {
         struct {
             int heads;   /* required, divides D */
             bool causal; /* not of cross_attention */
+            /* Of sdpa: */
+            int kv_heads; /* heads of k and v, each for heads / kv_heads of q; heads */
+            int window;   /* with causal: keys that a query sees, itself included; 0: all */
+            float scale;  /* of scores; 1/sqrt(D / heads) */
         } attention;
         struct {
             int64_t hidden;
@@ -160,8 +165,6 @@ FR_API bool fr_shape_equal(const fr_shape *a, const fr_shape *b);
 FR_API const char *fr_shape_text(const fr_shape *s, char *text, size_t room);
 FR_API const char *fr_operator_name(fr_operator op);
 FR_API bool fr_operator_parse(const char *name, fr_operator *op);
-/* Which input of an operator, if given, is the number of valid steps of each sample; -1: none. */
-FR_API int fr_operator_length_input(fr_operator op);
 
 #ifdef __cplusplus
 }

@@ -61,8 +61,8 @@ static bool reads_length(const fr_graph *g, int node)
 {
     for (int i = node + 1; i < fr_graph_n_nodes(g); i++) {
         const fr_node *n = fr_graph_node(g, i);
-        int length = fr_operator_length_input(n->op);
-        if (length >= 0 && length < n->n_inputs && n->inputs[length] == node) return true;
+        int length = fr_graph_length_input(g, n);
+        if (length >= 0 && n->inputs[length] == node) return true;
     }
     return false;
 }

@@ -23,10 +23,9 @@ static fr__role role_of(const fr_graph *g, int node)
     if (fr_graph_node(g, node)->op != FR_OP_INPUT) return FR__ROLE_LINK;
     for (int i = node + 1; i < fr_graph_n_nodes(g); i++) {
         const fr_node *user = fr_graph_node(g, i);
-        int length = fr_operator_length_input(user->op);
+        int length = fr_graph_length_input(g, user);
         if (user->op == FR_OP_CROSS_ENTROPY && user->inputs[1] == node) return FR__ROLE_TARGET;
-        if (length >= 0 && length < user->n_inputs && user->inputs[length] == node)
-            return FR__ROLE_LENGTH;
+        if (length >= 0 && user->inputs[length] == node) return FR__ROLE_LENGTH;
     }
     return FR__ROLE_INPUT;
 }

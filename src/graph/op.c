@@ -37,6 +37,7 @@ static const fr__op_rule rules[FR_OPERATOR_COUNT] = {
     [FR_OP_EMBEDDING] = {1, 1, fr__infer_embedding},
     [FR_OP_ATTENTION] = {1, 2, fr__infer_attention},
     [FR_OP_CROSS_ATTENTION] = {2, 3, fr__infer_cross_attention},
+    [FR_OP_SDPA] = {3, 5, fr__infer_sdpa},
     [FR_OP_LSTM] = {1, 1, fr__infer_lstm},
     [FR_OP_REVERSE_TIME] = {1, 2, fr__infer_reverse_time},
     [FR_OP_MEAN_TIME] = {1, 2, fr__infer_time},
@@ -71,7 +72,8 @@ bool fr_operator_parse(const char *name, fr_operator *op)
     return false;
 }
 
-int fr_operator_length_input(fr_operator op)
+/* Where the operators that may have a length have it. */
+static int length_at(fr_operator op)
 {
     switch (op) {
     case FR_OP_ATTENTION:
@@ -79,8 +81,17 @@ int fr_operator_length_input(fr_operator op)
     case FR_OP_MEAN_TIME:
     case FR_OP_LAST_TIME: return 1;
     case FR_OP_CROSS_ATTENTION: return 2;
+    case FR_OP_SDPA: return 3; /* or behind the mask */
     default: return -1;
     }
+}
+
+int fr_graph_length_input(const fr_graph *g, const fr_node *node)
+{
+    int at = length_at(node->op), last = node->n_inputs - 1;
+    bool has_length =
+        at >= 0 && last >= at && fr_graph_node(g, node->inputs[last])->shape.n_dims == 0;
+    return has_length ? last : -1;
 }
 
 fr_status fr__op_fail(const fr__infer *t, const char *format, ...)

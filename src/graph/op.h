@@ -68,6 +68,7 @@ fr_status fr__infer_conv2d(fr__infer *t);
 fr_status fr__infer_embedding(fr__infer *t);
 fr_status fr__infer_attention(fr__infer *t);
 fr_status fr__infer_cross_attention(fr__infer *t);
+fr_status fr__infer_sdpa(fr__infer *t);
 fr_status fr__infer_lstm(fr__infer *t);
 fr_status fr__infer_batch_norm(fr__infer *t);
 fr_status fr__infer_layer_norm(fr__infer *t);

@@ -1,5 +1,5 @@
-/* op_matrix.c -- operators whose work is matrix products: linear, conv2d, lstm, attentions;
- * and embedding, a product with a one-hot matrix.
+/* op_matrix.c -- operators whose work is matrix products: linear, conv2d, lstm; and embedding, a
+ * product with a one-hot matrix.
  *
  * Parameters have PyTorch's names and layouts: weights (out, in, ...), LSTM gates i, f, g, o. */
 #include "graph/op.h"
@@ -99,57 +99,6 @@ fr_status fr__infer_embedding(fr__infer *t)
     if (positions) fr__op_param(t, "position", FR_SHAPE(positions, width), init, false);
     double numbers = (double)time * (double)width;
     fr__op_flops(t, positions ? numbers : 0, 0, positions ? 2 * numbers : numbers);
-    return FR_OK;
-}
-
-/* Scores and their softmax for each pair of positions that attend to each other. The backward has
- * four products, the forward two. */
-static void attention_work(fr__infer *t, double pairs)
-{
-    double product = 2 * pairs * (double)t->node->shape.dim[1];
-    double softmax = pairs * t->node->attrs.attention.heads;
-    fr__op_flops(t, 2 * product + 5 * softmax, 4 * product + 4 * softmax, 0);
-}
-
-fr_status fr__infer_attention(fr__infer *t)
-{
-    const fr_attrs *a = &t->node->attrs;
-    FR_TRY(fr__op_input(t, 0, FR_F32, 2, 2));
-    FR_TRY(fr__op_length(t, 1));
-    FR_TRY(fr__op_size(t, "heads", a->attention.heads));
-    int64_t time = t->in[0]->shape.dim[0], wide = t->in[0]->shape.dim[1];
-    if (wide % 3 || wide / 3 % a->attention.heads)
-        return fr__op_fail(t,
-                           "input %s is %lld wide; it must hold q, k and v of %d heads, so it must "
-                           "be a multiple of %lld",
-                           t->in[0]->name, (long long)wide, a->attention.heads,
-                           3 * (long long)a->attention.heads);
-    fr__op_output(t, FR_SHAPE(time, wide / 3));
-    double n = (double)time;
-    attention_work(t, a->attention.causal ? n * (n + 1) / 2 : n * n);
-    return FR_OK;
-}
-
-fr_status fr__infer_cross_attention(fr__infer *t)
-{
-    const fr_attrs *a = &t->node->attrs;
-    for (int i = 0; i < 2; i++) FR_TRY(fr__op_input(t, i, FR_F32, 2, 2));
-    FR_TRY(fr__op_length(t, 2));
-    FR_TRY(fr__op_size(t, "heads", a->attention.heads));
-    int64_t time = t->in[0]->shape.dim[0], width = t->in[0]->shape.dim[1];
-    if (a->attention.causal)
-        return fr__op_fail(t, "causal is set, but queries and keys belong to different sequences");
-    if (width % a->attention.heads)
-        return fr__op_fail(t, "input %s is %lld wide, which %d heads do not divide", t->in[0]->name,
-                           (long long)width, a->attention.heads);
-    if (t->in[1]->shape.dim[1] != 2 * width)
-        return fr__op_fail(t,
-                           "input %s is %lld wide; it must hold k and v, each as wide as the "
-                           "queries of input %s: %lld",
-                           t->in[1]->name, (long long)t->in[1]->shape.dim[1], t->in[0]->name,
-                           2 * (long long)width);
-    fr__op_output(t, FR_SHAPE(time, width));
-    attention_work(t, (double)time * (double)t->in[1]->shape.dim[0]);
     return FR_OK;
 }
 

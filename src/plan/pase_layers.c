@@ -101,7 +101,7 @@ static void add_embedding(maker *m, const fr_node *node)
 static void add_attention(maker *m, const fr_node *node)
 {
     const fr_shape *out = &node->shape;
-    const fr_shape *keys = shape_of(m, node->inputs[node->op == FR_OP_CROSS_ATTENTION]);
+    const fr_shape *keys = shape_of(m, node->inputs[node->op != FR_OP_ATTENTION]);
     double rows = m->batch * (double)out->dim[0], width = (double)last_dim(out);
     fr__layer *l = add(m, node, rows, width, 2 * (double)keys->dim[0]);
     l->products = 3 * rows * width * l->size[FR__IN];
@@ -136,7 +136,8 @@ static bool take(maker *m, int i)
     case FR_OP_LSTM: is_made = add_lstm(m, node); break;
     case FR_OP_EMBEDDING: add_embedding(m, node); break;
     case FR_OP_ATTENTION:
-    case FR_OP_CROSS_ATTENTION: add_attention(m, node); break;
+    case FR_OP_CROSS_ATTENTION:
+    case FR_OP_SDPA: add_attention(m, node); break;
     case FR_OP_ADD:
     case FR_OP_MUL:
     case FR_OP_SUBTRACT:

@@ -215,6 +215,7 @@ static void nodes(void **state)
         "  - {name: attend, op: attention, heads: 2}\n"
         "  - {name: key, op: linear, out: 8, init: normal, init_scale: 0.1}\n"
         "  - {name: cross, op: cross_attention, heads: 2, inputs: [attend, key]}\n"
+        "  - {name: sdpa, op: sdpa, heads: 2, inputs: [attend, attend, attend]}\n"
         "  - {name: mean, op: mean_time}\n"
         "  - {name: target, op: input, shape: [], dtype: int}\n"
         "  - {name: loss, op: cross_entropy, inputs: [lin2, target], ignore_index: 3}\n";

@@ -69,7 +69,9 @@ static int n_roundings(const net *n)
     int count = 0;
     for (int i = n->stage.first; i < n->stage.last; i++) {
         const fr_operator op = fr_graph_node(n->graph, i)->op;
-        count += op == FR_OP_ATTENTION || op == FR_OP_CROSS_ATTENTION ? 3 : 1;
+        const bool attends =
+            op == FR_OP_ATTENTION || op == FR_OP_CROSS_ATTENTION || op == FR_OP_SDPA;
+        count += attends ? 3 : 1;
     }
     return count;
 }

@@ -176,6 +176,10 @@ static void nan_goes_through(void **state)
         "a = x 1,3; y = last_time a",
         "a = x 4,12; y = attention a heads=2",
         "q = x 4,6; k = x 5,12; y = cross_attention q k heads=2",
+        "q = x 4,6; k = x 5,6; v = x 5,6; y = sdpa q k v heads=2",
+        "q = x 4,6; k = x 4,6; v = x 4,6; y = sdpa q k v heads=2 causal=1 window=2",
+        "q = x 4,6; k = x 5,6; v = x 5,6; m = data 4,5; y = sdpa q k v m heads=2",
+        "m = x 1,4,5; q = x 4,6; k = x 5,6; v = x 5,6; y = sdpa q k v m heads=1",
         "a = x 4,12; y = lstm a hidden=3",
         "a = x 5; t = ids - 0 4; y = cross_entropy a t",
     };

@@ -24,6 +24,7 @@ static const struct {
     {FR_OP_SILU, 1e-5},      {FR_OP_GELU_EXACT, 1e-5},   {FR_OP_RELU6, 1e-5},
     {FR_OP_HARDSWISH, 1e-5}, {FR_OP_HARDSIGMOID, 1e-5},  {FR_OP_LEAKY_RELU, 1e-5},
     {FR_OP_ELU, 1e-5},       {FR_OP_MUL, 1e-5},          {FR_OP_SUBTRACT, 1e-5},
+    {FR_OP_SDPA, 1e-5},
 };
 
 /* PyTorch computed with floats; here the inputs are rounded to 8 bits, too. */

@@ -138,6 +138,8 @@ static const char everything[] =
     "  - {name: back, op: reverse_time, inputs: [a, n]}\n"
     "  - {name: kv, op: concat, inputs: [back, a], axis: 1}\n"
     "  - {name: cross, op: cross_attention, inputs: [a, kv, n], heads: 4}\n"
+    "  - {name: three, op: sdpa, inputs: [kv, cross, cross, n], heads: 4, kv_heads: 2,\n"
+    "     causal: true, window: 2, scale: 0.5}\n"
     "  - {name: narrow, op: lstm, inputs: [cross], hidden: 20, projection: 12}\n"
     "  - {name: lstm, op: lstm, inputs: [narrow], hidden: 12}\n"
     "  - {name: res, op: add, inputs: [lstm, e]}\n"
@@ -168,7 +170,7 @@ static void nodes_read_all(void **state)
     fr_ctx *ctx = fr_ctx_create();
     fr_graph *g = good(ctx, everything, NULL);
     assert_string_equal(fr_graph_name(g), "zoo");
-    assert_int_equal(fr_graph_n_nodes(g), 35);
+    assert_int_equal(fr_graph_n_nodes(g), 36);
     assert_true(attrs_of(g, "leaky")->activation.alpha == 0.125f);
     assert_true(attrs_of(g, "elu")->activation.alpha == 0.5f);
     const fr_attrs *part = attrs_of(g, "part"), *narrow = attrs_of(g, "narrow");
@@ -176,6 +178,10 @@ static void nodes_read_all(void **state)
     assert_true(narrow->lstm.hidden == 20 && narrow->lstm.projection == 12);
     assert_int_equal(attrs_of(g, "kv")->concat.axis, 1);
     assert_int_equal(attrs_of(g, "cross")->attention.heads, 4);
+    const fr_attrs *three = attrs_of(g, "three");
+    assert_true(three->attention.heads == 4 && three->attention.kv_heads == 2);
+    assert_true(three->attention.causal && three->attention.window == 2);
+    assert_true(three->attention.scale == 0.5f);
     const fr_attrs *c1 = attrs_of(g, "c1"), *c2 = attrs_of(g, "c2"), *p1 = attrs_of(g, "p1");
     assert_true(c1->conv2d.out == 8 && c1->conv2d.kernel[1] == 3 && !c1->conv2d.no_bias);
     assert_int_equal(c1->weight_init.kind, FR_INIT_HE_OUT);

@@ -52,6 +52,17 @@ const net_case operator_cases[] = {
     {"a = x 6,12; n = ids - 1 6; y = attention a n heads=1 causal=1", 4, 0},
     {"q = x 4,6; k = x 5,12; y = cross_attention q k heads=2", 2, 0},
     {"q = x 5,4; k = x 3,8; n = ids - 0 3; y = cross_attention q k n heads=1", 4, 0},
+    {"q = x 4,6; k = x 5,6; v = x 5,6; y = sdpa q k v heads=2", 2, 0},
+    {"q = x 5,12; k = x 5,6; v = x 5,6; y = sdpa q k v heads=4 kv_heads=2 causal=1", 2, 0},
+    {"q = x 7,8; k = x 7,2; v = x 7,2; n = ids - 0 7; "
+     "y = sdpa q k v n heads=4 kv_heads=1 causal=1 window=3 scale=0.4",
+     4, 0},
+    {"q = x 4,4; k = x 3,4; v = x 3,4; m = x 2,4,3; y = sdpa q k v m heads=2", 2, 0},
+    {"q = x 4,4; k = x 4,2; v = x 4,2; m = x 2,4,4; n = ids - 0 4; "
+     "y = sdpa q k v m n heads=2 kv_heads=1 causal=1 window=2",
+     4, 0},
+    {"q = x 4,4; k = x 3,4; v = x 3,4; m = ids 4,3 0 1; y = sdpa q k v m heads=2", 3, 0},
+    {"q = x 4,4; k = x 3,4; v = x 3,4; m = data 3; y = sdpa q k v m heads=1", 2, 0},
     {"a = x 4,3; y = lstm a hidden=5", 2, 0},
     {"a = x 4,3; y = lstm a hidden=5 projection=2", 2, 0},
     {"a = x 5,3; y = reverse_time a", 2, 0},
@@ -217,6 +228,27 @@ const net_case network_cases[] = {
     {"q = data 5,16; k = x 7,32; y = cross_attention q k heads=2", 3, 0},
     {"q = x 5,16; k = data 7,32; y = cross_attention q k heads=2", 3, 0},
     {"a = x 9,16; k = linear a out=32; y = cross_attention a k heads=2", 3, 0},
+    {"q = x 70,48; k = x 70,24; v = x 70,24; y = sdpa q k v heads=4 kv_heads=2 causal=1", 2, 0},
+    {"q = x 200,32; k = x 200,16; v = x 200,16; "
+     "y = sdpa q k v heads=2 kv_heads=1 causal=1 window=37",
+     2, 0},
+    {"q = x 131,6; k = x 131,6; v = x 131,6; n = ids - 0 131; "
+     "y = sdpa q k v n heads=2 causal=1 window=5",
+     4, 0},
+    {"q = x 70,24; k = x 13,8; v = x 13,8; n = ids - 0 13; y = sdpa q k v n heads=3 kv_heads=1", 5,
+     0},
+    {"q = x 66,8; k = x 67,8; v = x 67,8; m = x 2,66,67; n = ids - 0 67; y = sdpa q k v m n "
+     "heads=2",
+     3, 0},
+    {"q = x 140,8; k = x 140,4; v = x 140,4; m = x 2,140,140; "
+     "y = sdpa q k v m heads=2 kv_heads=1 causal=1 window=9",
+     2, 0},
+    {"q = x 9,8; k = x 7,8; v = x 7,8; m = ids 2,9,7 0 1; y = sdpa q k v m heads=2", 3, 0},
+    {"q = x 9,8; k = x 7,8; v = x 7,8; m = ids 7 0 1; y = sdpa q k v m heads=2", 3, 0},
+    {"q = x 9,8; k = x 7,8; v = x 7,8; m = data 9,7; b = tanh m; y = sdpa q k v b heads=2", 3, 0},
+    {"q = x 9,8; k = x 7,8; m = x 126; b = tanh q; y = sdpa b k k heads=2; keep m", 3, 0},
+    {"q = data 9,8; k = x 7,4; v = data 7,4; y = sdpa q k v heads=2 kv_heads=1", 3, 0},
+    {"q = x 9,8; k = data 7,8; v = x 7,8; y = sdpa q k v heads=2", 3, 0},
     {"a = x 9,21; b = slice a from=1 to=8; c = slice a from=2 to=9; y = add b c", 3, 0},
     {"a = x 16,6,6; b = conv2d a out=16 kernel=3,3 pad=1,1; c = slice b from=3 to=9; "
      "d = reverse_time b; y = concat b d axis=2; keep c",

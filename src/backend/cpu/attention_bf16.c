@@ -1,4 +1,4 @@
-/* attention_bf16.c -- attention of one head with products of bf16 (AVX-512).
+/* attention_bf16.c -- attention of heads that share k and v, with products of bf16 (AVX-512).
  *
  * The instruction multiplies pairs: a lane of the sum gets a0 b0 + a1 b1. A product
  * C (m, n) = A (m, k) B (k, n) therefore reads A as pairs along k, which rows of bf16 are as they
@@ -26,7 +26,7 @@
 #include <immintrin.h>
 
 enum {
-    BLOCK = 64, /* queries */
+    BLOCK = FR_QUERY_BLOCK,
     LANES = 16,
     ROWS = 4, /* of a tile */
     WIDE = 4  /* registers of columns */
@@ -111,7 +111,6 @@ BF16_SET static void multiply(const product *p)
 
 /* --- operands ----------------------------------------------------------------------------- */
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t padded(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
 
 /* Rows of bf16 as pairs. */
@@ -162,48 +161,48 @@ static void clear_rows(uint16_t *at, int64_t ld, int64_t first, int64_t last, in
 
 /* --- softmax ------------------------------------------------------------------------------ */
 
-/* Queries first to first + n - 1 and the keys that one of them may attend to. */
-typedef struct block {
-    const fr__head_bf16 *h;
-    int64_t first, n, keys;
-} block;
-
-static block find_block(const fr__head_bf16 *h, int64_t first)
+/* The queries of the block that may attend to a key, counted from its first: from .. until - 1.
+ * has_window is a constant. */
+FR_INLINE int32_t first_query(const fr__sight *sight, const fr__block *b, int64_t key)
 {
-    const int64_t n = least(h->time - first, BLOCK);
-    return (block){h, first, n, h->is_causal ? least(first + n, h->seen) : h->seen};
+    const int64_t from = b->low + key - b->first;
+    return sight->is_causal && from > 0 ? (int32_t)from : 0;
 }
 
-/* The first query of the block that may attend to a key. */
-FR_INLINE int32_t first_query(const block *b, int64_t key)
+FR_INLINE int32_t end_query(const fr__sight *sight, const fr__block *b, int64_t key)
 {
-    return b->h->is_causal && key > b->first ? (int32_t)(key - b->first) : 0;
+    const int64_t until = b->low + key - b->first + sight->window;
+    return until < BLOCK ? (int32_t)until : BLOCK;
 }
+
+/* Queries i of the block, by key. */
+#define SEES(i) ((i) >= from && (!has_window || (i) < until))
 
 /* p2 becomes the probabilities of the scores s, which are overwritten and have room for an even
- * number of keys; lse (n) kept if not NULL. */
-FR_SIMD(static, softmax, (const block *b, float *s, uint32_t *p2, float *lse), (b, s, p2, lse))
+ * number of keys; lse (n) kept if not NULL. A query that sees none has zeros. */
+FR_INLINE void weigh(const fr__head_bf16 *h, const fr__block *b, float *s, uint32_t *p2, float *lse,
+                     bool has_window)
 {
     float top[BLOCK], sum[BLOCK];
-    const float scale = b->h->scale;
-    for (int i = 0; i < BLOCK; i++) top[i] = s[i], sum[i] = 0.0f;
-    for (int64_t key = 1; key < b->keys; key++) {
+    const float scale = h->scale;
+    for (int i = 0; i < BLOCK; i++) top[i] = has_window ? -INFINITY : s[i], sum[i] = 0.0f;
+    for (int64_t key = !has_window; key < b->keys; key++) {
         const float *restrict row = s + key * BLOCK;
-        const int32_t from = first_query(b, key);
-        for (int32_t i = 0; i < BLOCK; i++) top[i] = i >= from && row[i] > top[i] ? row[i] : top[i];
+        const int32_t from = first_query(&h->sight, b, key), until = end_query(&h->sight, b, key);
+        for (int32_t i = 0; i < BLOCK; i++) top[i] = SEES(i) && row[i] > top[i] ? row[i] : top[i];
     }
     for (int i = 0; i < BLOCK; i++) top[i] *= scale;
     for (int64_t key = 0; key < b->keys; key++) {
         float *restrict row = s + key * BLOCK;
-        const int32_t from = first_query(b, key);
+        const int32_t from = first_query(&h->sight, b, key), until = end_query(&h->sight, b, key);
         for (int32_t i = 0; i < BLOCK; i++) {
             const float p = fr__exp(row[i] * scale - top[i]);
-            row[i] = i >= from ? p : 0.0f;
+            row[i] = SEES(i) ? p : 0.0f;
             sum[i] += row[i];
         }
     }
     for (int64_t i = 0; lse && i < b->n; i++) lse[i] = top[i] + logf(sum[i]);
-    for (int i = 0; i < BLOCK; i++) sum[i] = 1.0f / sum[i];
+    for (int i = 0; i < BLOCK; i++) sum[i] = has_window && sum[i] == 0 ? 0.0f : 1.0f / sum[i];
     for (int i = 0; b->keys % 2 && i < BLOCK; i++) s[b->keys * BLOCK + i] = 0.0f;
     for (int64_t key = 0; key < b->keys; key += 2) {
         const float *restrict low = s + key * BLOCK, *restrict high = low + BLOCK;
@@ -213,33 +212,54 @@ FR_SIMD(static, softmax, (const block *b, float *s, uint32_t *p2, float *lse), (
     }
 }
 
+FR_SIMD(static, softmax,
+        (const fr__head_bf16 *h, const fr__block *b, float *s, uint32_t *p2, float *lse),
+        (h, b, s, p2, lse))
+{
+    if (h->sight.window > 0)
+        weigh(h, b, s, p2, lse, true);
+    else
+        weigh(h, b, s, p2, lse, false);
+}
+
 /* p becomes the probabilities of the scores s, which are overwritten; ds the gradients of the
  * scores, from those of p, g. */
-FR_SIMD(static, softmax_back, (const block *b, const rooms *m), (b, m))
+FR_INLINE void slope(const fr__head_bf16 *h, const fr__block *b, const float *lse, const rooms *m,
+                     bool has_window)
 {
     float shift[BLOCK], sum[BLOCK];
-    const float scale = b->h->scale;
+    const float scale = h->scale;
     const int32_t n = (int32_t)b->n;
-    for (int i = 0; i < BLOCK; i++) sum[i] = 0.0f, shift[i] = i < n ? b->h->lse[b->first + i] : 0;
+    for (int i = 0; i < BLOCK; i++) sum[i] = 0.0f, shift[i] = i < n ? lse[i] : 0;
     for (int64_t key = 0; key < b->keys; key++) {
         float *restrict row = m->s + key * BLOCK;
         const float *restrict g = m->g + key * BLOCK;
         uint16_t *restrict p = m->p + key * BLOCK;
-        const int32_t from = first_query(b, key);
+        const int32_t from = first_query(&h->sight, b, key), until = end_query(&h->sight, b, key);
         for (int32_t i = 0; i < BLOCK; i++) {
             const float value = fr__exp(row[i] * scale - shift[i]);
-            row[i] = i >= from && i < n ? value : 0.0f;
-            sum[i] += i >= from && i < n ? row[i] * g[i] : 0.0f;
+            row[i] = SEES(i) && i < n ? value : 0.0f;
+            sum[i] += SEES(i) && i < n ? row[i] * g[i] : 0.0f;
             p[i] = fr__bf16_of(row[i]);
         }
     }
     for (int64_t key = 0; key < b->keys; key++) {
         const float *restrict row = m->s + key * BLOCK, *restrict g = m->g + key * BLOCK;
         uint16_t *restrict ds = m->ds + key * BLOCK;
-        const int32_t from = first_query(b, key);
+        const int32_t from = first_query(&h->sight, b, key), until = end_query(&h->sight, b, key);
         for (int32_t i = 0; i < BLOCK; i++)
-            ds[i] = fr__bf16_of(i >= from && i < n ? row[i] * (g[i] - sum[i]) * scale : 0.0f);
+            ds[i] = fr__bf16_of(SEES(i) && i < n ? row[i] * (g[i] - sum[i]) * scale : 0.0f);
     }
+}
+
+FR_SIMD(static, softmax_back,
+        (const fr__head_bf16 *h, const fr__block *b, const float *lse, const rooms *m),
+        (h, b, lse, m))
+{
+    if (h->sight.window > 0)
+        slope(h, b, lse, m, true);
+    else
+        slope(h, b, lse, m, false);
 }
 
 /* --- the two passes ----------------------------------------------------------------------- */
@@ -284,25 +304,25 @@ bool fr__attends_bf16(const fr_device *dev, int64_t depth)
     return fr__cpu(dev)->multiplies_bf16 && depth % 2 == 0;
 }
 
-/* (keys, queries) = rows times the transposed rows of a block. */
-static void multiply_scores(const block *b, const uint16_t *rows, const uint32_t *transposed,
-                            float *to)
+/* (keys, queries) = rows of the block's keys times the transposed rows of its queries. */
+static void multiply_scores(const fr__head_bf16 *h, const fr__block *b, const uint16_t *rows,
+                            const uint32_t *transposed, float *to)
 {
-    multiply(&(product){.a = rows_of(rows, b->h->ld_kv),
+    multiply(&(product){.a = rows_of(rows + b->low * h->ld_kv, h->ld_kv),
                         .b = transposed,
                         .c = to,
                         .m = b->keys,
                         .n = padded(b->n),
-                        .k = b->h->depth / 2,
+                        .k = h->depth / 2,
                         .ld_b = BLOCK,
                         .ld_c = BLOCK});
 }
 
 /* m->out (queries, d) = p2^T kv2 */
-static void multiply_back(const block *b, const rooms *m)
+static void multiply_back(const fr__block *b, const rooms *m)
 {
     multiply(&(product){.a = columns_of(m->p2, BLOCK),
-                        .b = m->kv2,
+                        .b = m->kv2 + b->low / 2 * m->ld,
                         .c = m->out,
                         .m = b->n,
                         .n = m->ld,
@@ -312,12 +332,12 @@ static void multiply_back(const block *b, const rooms *m)
 }
 
 /* to (keys, d) = p or ds times rows of the block in pairs. */
-static void multiply_queries(const block *b, const rooms *m, const uint16_t *p,
+static void multiply_queries(const fr__block *b, const rooms *m, const uint16_t *p,
                              const uint32_t *rows, float *to, bool add)
 {
     multiply(&(product){.a = rows_of(p, BLOCK),
                         .b = rows,
-                        .c = to,
+                        .c = to + b->low * m->ld,
                         .m = b->keys,
                         .n = m->ld,
                         .k = (b->n + 1) / 2,
@@ -326,65 +346,89 @@ static void multiply_queries(const block *b, const rooms *m, const uint16_t *p,
                         .add = add});
 }
 
-void fr__attend_bf16(const fr__head_bf16 *h, void *scratch)
+static void attend(const fr__head_bf16 *h, int head, const rooms *m)
 {
-    rooms m;
-    place(scratch, h->keys, h->depth, &m);
-    interleave(h->v, h->ld_kv, h->seen, h->depth, m.kv2);
     for (int64_t first = 0; first < h->time; first += BLOCK) {
-        const block b = find_block(h, first);
-        uint16_t *y = h->y + first * h->ld_y;
+        const fr__block b = fr__find_block(&h->sight, first, h->time);
+        const int64_t column = head * h->depth;
+        uint16_t *y = h->y + first * h->ld_y + column;
         if (b.keys == 0) { /* no keys: the output is zero */
             clear_rows(y, h->ld_y, 0, b.n, h->depth);
             continue;
         }
-        transpose(h->q + first * h->ld_q, h->ld_q, b.n, h->depth, m.qt);
-        multiply_scores(&b, h->k, m.qt, m.s);
-        softmax(&b, m.s, m.p2, h->lse ? h->lse + first : NULL);
-        multiply_back(&b, &m);
-        round_rows(m.out, m.ld, b.n, h->depth, y, h->ld_y);
+        transpose(h->q + first * h->ld_q + column, h->ld_q, b.n, h->depth, m->qt);
+        multiply_scores(h, &b, h->k, m->qt, m->s);
+        softmax(h, &b, m->s, m->p2, h->lse ? h->lse + head * h->time + first : NULL);
+        multiply_back(&b, m);
+        round_rows(m->out, m->ld, b.n, h->depth, y, h->ld_y);
     }
 }
 
-/* From the last block, which has the most keys, to the first: the first write of dk and dv sets
- * them. */
-void fr__attend_back_bf16(const fr__head_bf16 *h, void *scratch)
+void fr__attend_bf16(const fr__head_bf16 *h, void *scratch)
 {
     rooms m;
-    bool is_first = true;
     place(scratch, h->keys, h->depth, &m);
-    if (h->dq) interleave(h->k, h->ld_kv, h->seen, h->depth, m.kv2);
+    interleave(h->v, h->ld_kv, h->sight.keys, h->depth, m.kv2);
+    for (int head = 0; head < h->group; head++) attend(h, head, &m);
+}
+
+/* Gradients of one head. From the last block, which has the most keys, to the first; *add becomes
+ * true once dk and dv have been set. */
+static void attend_back(const fr__head_bf16 *h, int head, const rooms *m, bool *add)
+{
     for (int64_t first = (h->time - 1) / BLOCK * BLOCK; first >= 0; first -= BLOCK) {
-        const block b = find_block(h, first);
-        const uint16_t *q = h->q + first * h->ld_q, *dy = h->dy + first * h->ld_y;
-        uint16_t *dq = h->dq ? h->dq + first * h->ld_q : NULL;
+        const fr__block b = fr__find_block(&h->sight, first, h->time);
+        const int64_t column = head * h->depth;
+        const uint16_t *q = h->q + first * h->ld_q + column, *dy = h->dy + first * h->ld_y + column;
+        uint16_t *dq = h->dq ? h->dq + first * h->ld_q + column : NULL;
         if (b.keys == 0) {
             if (dq) clear_rows(dq, h->ld_q, 0, b.n, h->depth);
             continue;
         }
-        transpose(q, h->ld_q, b.n, h->depth, m.qt);
-        transpose(dy, h->ld_y, b.n, h->depth, m.dyt);
-        multiply_scores(&b, h->k, m.qt, m.s);
-        multiply_scores(&b, h->v, m.dyt, m.g);
-        softmax_back(&b, &m);
-        interleave(m.ds, BLOCK, b.keys, BLOCK, m.p2);
+        transpose(q, h->ld_q, b.n, h->depth, m->qt);
+        transpose(dy, h->ld_y, b.n, h->depth, m->dyt);
+        multiply_scores(h, &b, h->k, m->qt, m->s);
+        multiply_scores(h, &b, h->v, m->dyt, m->g);
+        softmax_back(h, &b, h->lse + head * h->time + first, m);
+        interleave(m->ds, BLOCK, b.keys, BLOCK, m->p2);
+        if (h->dv) {
+            interleave(dy, h->ld_y, b.n, h->depth, m->dy2);
+            multiply_queries(&b, m, m->p, m->dy2, m->dv, *add);
+        }
         if (h->dk) {
-            interleave(q, h->ld_q, b.n, h->depth, m.q2);
-            interleave(dy, h->ld_y, b.n, h->depth, m.dy2);
-            multiply_queries(&b, &m, m.p, m.dy2, m.dv, !is_first);
-            multiply_queries(&b, &m, m.ds, m.q2, m.dk, !is_first);
+            interleave(q, h->ld_q, b.n, h->depth, m->q2);
+            multiply_queries(&b, m, m->ds, m->q2, m->dk, *add);
         }
         if (dq) {
-            multiply_back(&b, &m);
-            round_rows(m.out, m.ld, b.n, h->depth, dq, h->ld_q);
+            multiply_back(&b, m);
+            round_rows(m->out, m->ld, b.n, h->depth, dq, h->ld_q);
         }
-        is_first = false;
+        *add = true;
     }
-    if (!h->dk) return;
-    round_rows(m.dk, m.ld, h->seen, h->depth, h->dk, h->ld_kv);
-    round_rows(m.dv, m.ld, h->seen, h->depth, h->dv, h->ld_kv);
-    clear_rows(h->dk, h->ld_kv, h->seen, h->keys, h->depth);
-    clear_rows(h->dv, h->ld_kv, h->seen, h->keys, h->depth);
+}
+
+/* Rounded sums of the valid keys, zeros for the others. */
+static void put_keys(const fr__head_bf16 *h, const float *from, int64_t ld, uint16_t *to)
+{
+    if (!to) return;
+    round_rows(from, ld, h->sight.keys, h->depth, to, h->ld_kv);
+    clear_rows(to, h->ld_kv, h->sight.keys, h->keys, h->depth);
+}
+
+/* With a window no block has all keys: their gradients start as zeros. */
+void fr__attend_back_bf16(const fr__head_bf16 *h, void *scratch)
+{
+    rooms m;
+    bool add = h->sight.window > 0;
+    place(scratch, h->keys, h->depth, &m);
+    if (h->dq) interleave(h->k, h->ld_kv, h->sight.keys, h->depth, m.kv2);
+    if (add) {
+        memset(m.dk, 0, (size_t)(h->keys * m.ld) * sizeof(float));
+        memset(m.dv, 0, (size_t)(h->keys * m.ld) * sizeof(float));
+    }
+    for (int head = 0; head < h->group; head++) attend_back(h, head, &m, &add);
+    put_keys(h, m.dk, m.ld, h->dk);
+    put_keys(h, m.dv, m.ld, h->dv);
 }
 
 #else

@@ -48,6 +48,7 @@
     X(EMBEDDING, fr__cpu_embedding, false, true)       \
     X(ATTENTION, fr__cpu_attention, false, true)       \
     X(CROSS_ATTENTION, fr__cpu_attention, false, true) \
+    X(SDPA, fr__cpu_attention, false, true)            \
     X(LSTM, fr__cpu_lstm, false, false)                \
     X(REVERSE_TIME, fr__cpu_rows, false, true)         \
     X(MEAN_TIME, fr__cpu_time, false, false)           \

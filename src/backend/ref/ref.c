@@ -74,6 +74,7 @@ static void ref_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn bod
     X(EMBEDDING, fr__ref_embedding)       \
     X(ATTENTION, fr__ref_attention)       \
     X(CROSS_ATTENTION, fr__ref_attention) \
+    X(SDPA, fr__ref_attention)            \
     X(LSTM, fr__ref_lstm)                 \
     X(REVERSE_TIME, fr__ref_rows)         \
     X(MEAN_TIME, fr__ref_mean_time)       \

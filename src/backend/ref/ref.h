@@ -59,8 +59,8 @@ static inline void fr__ref_put(float *to, double value, bool add)
 static inline int64_t fr__ref_length(const fr__kernel *k, const fr__kernel_args *a, int64_t sample,
                                      int64_t n_steps)
 {
-    int input = fr_operator_length_input(k->node->op);
-    if (input < 0 || k->node->n_inputs <= input) return n_steps;
+    int input = fr_graph_length_input(k->graph, k->node);
+    if (input < 0) return n_steps;
     int64_t length = ((const int32_t *)a->x[input])[sample];
     return length < 0 ? 0 : length > n_steps ? n_steps : length;
 }
