@@ -40,6 +40,7 @@ layers() {
         owner["clock"] = "sched"
         owner["run"] = "config" # implemented by several modules: the lowest that includes it
         owner["train"] = "config"
+        owner["export"] = "run"
         owner["state"] = "engine"
         owner["exec_plan"] = "methods"
         owner["stability"] = "methods"

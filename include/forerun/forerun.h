@@ -12,6 +12,7 @@
 #include <forerun/engine.h>
 #include <forerun/events.h>
 #include <forerun/exec_plan.h>
+#include <forerun/export.h>
 #include <forerun/graph.h>
 #include <forerun/io.h>
 #include <forerun/models.h>

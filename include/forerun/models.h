@@ -17,6 +17,7 @@ typedef struct fr_model_options {
     int64_t inputs, depth, width, classes; /* mlp, snn, cnn; classes for all classifiers */
     int64_t layers, heads, context, vocab; /* gpt, transformer, reslstm, gnmt, biglstm */
     int64_t projection;                    /* biglstm */
+    int64_t positions;                     /* gpt: rows of its table of positions; 0: context */
     int64_t channels, image;               /* CNNs: input channels, height = width */
     double dropout;                        /* negative: none */
     double label_smoothing;

@@ -60,6 +60,12 @@ fr_status fr__checkpoint_load(fr__setup *s, fr_engine *e, const char *folder, fr
 fr_status fr__checkpoint_load_model(fr__setup *s, fr_engine *e, const char *folder,
                                     bool *is_damaged);
 
+/* The same without an engine: each parameter, then each buffer, in graph order, is handed to `put`
+ * (NULL: the file is only verified). The values may turn out to be damaged after the last one. */
+typedef fr_status (*fr__param_put)(void *user, int param, float *plain);
+fr_status fr__checkpoint_read_model(fr__setup *s, const char *folder, fr__param_put put, void *user,
+                                    bool *is_damaged);
+
 /* Loads the newest whole checkpoint in `checkpoints`; logs damaged ones. p NULL: weights only. path
  * is "" if there is no checkpoint. */
 fr_status fr__checkpoint_load_newest(fr__setup *s, fr_engine *e, const char *checkpoints,

@@ -135,7 +135,7 @@ static fr_status check_sha256(reader *f, fr__sha256 *hash)
 }
 
 /* Trained parameters, then running statistics: the order of the file. */
-static fr_status take_model(reader *f, fr_engine *e)
+static fr_status take_model(reader *f, fr__param_put put, void *user)
 {
     const fr_graph *g = f->s->graph;
     static const char *const no_prefix[] = {NULL};
@@ -151,7 +151,7 @@ static fr_status take_model(reader *f, fr_engine *e)
             if (!buffers && !has_hash)
                 fr__sha256_update(&hash, f->plain,
                                   (size_t)fr_shape_count(&p->shape) * sizeof(float));
-            FR_TRY(fr__rank0_call(f->s, e, FR_RPC_SET_PARAM, 0, i, f->plain));
+            if (put) FR_TRY(put(user, i, f->plain));
         }
     return has_hash ? FR_OK : check_sha256(f, &hash);
 }
@@ -196,10 +196,25 @@ static fr_status check_hash(reader *f, fr__state_file which, fr_status taken)
     return taken;
 }
 
+/* Where the values of a file go. */
+typedef struct target {
+    fr__setup *s;
+    fr_engine *e;
+    fr__param_put put; /* of the model's file, with user */
+    void *user;
+} target;
+
+static fr_status put_into_engine(void *user, int param, float *plain)
+{
+    const target *to = user;
+    return fr__rank0_call(to->s, to->e, FR_RPC_SET_PARAM, 0, param, plain);
+}
+
 /* state NULL: weights without a state.json. */
-static fr_status take_file(fr__setup *s, fr_engine *e, const char *folder, const fr__state *state,
+static fr_status take_file(const target *to, const char *folder, const fr__state *state,
                            fr__state_file which, bool *is_damaged)
 {
+    fr__setup *s = to->s;
     char path[FR_PATH];
     reader f = {.s = s, .state = state, .path = path};
     FR_TRY(fr__path(s->ctx, path, "%s/%s", folder, fr__state_files[which]));
@@ -209,7 +224,8 @@ static fr_status take_file(fr__setup *s, fr_engine *e, const char *folder, const
     f.plain = fr__alloc(bytes);
     fr_status status = f.plain ? FR_OK : fr__no_memory(s->ctx, bytes, "checkpoint");
     if (status == FR_OK) {
-        status = which == FR_MODEL_FILE ? take_model(&f, e) : take_optimizer(&f, e);
+        status =
+            which == FR_MODEL_FILE ? take_model(&f, to->put, to->user) : take_optimizer(&f, to->e);
         status = check_hash(&f, which, status);
     }
     *is_damaged = f.is_damaged;
@@ -218,9 +234,10 @@ static fr_status take_file(fr__setup *s, fr_engine *e, const char *folder, const
     return status;
 }
 
-fr_status fr__checkpoint_load_model(fr__setup *s, fr_engine *e, const char *folder,
+fr_status fr__checkpoint_read_model(fr__setup *s, const char *folder, fr__param_put put, void *user,
                                     bool *is_damaged)
 {
+    const target to = {.s = s, .put = put, .user = user};
     char path[FR_PATH];
     fr__state state;
     int64_t step;
@@ -228,19 +245,28 @@ fr_status fr__checkpoint_load_model(fr__setup *s, fr_engine *e, const char *fold
     FR_TRY(fr__path(s->ctx, path, "%s/state.json", folder));
     bool has_state = fr__folder_step_of(folder, &step) || fr__file_exists(path);
     if (has_state) FR_TRY(fr__state_read(s->ctx, folder, &state));
-    return take_file(s, e, folder, has_state ? &state : NULL, FR_MODEL_FILE, is_damaged);
+    return take_file(&to, folder, has_state ? &state : NULL, FR_MODEL_FILE, is_damaged);
+}
+
+fr_status fr__checkpoint_load_model(fr__setup *s, fr_engine *e, const char *folder,
+                                    bool *is_damaged)
+{
+    target to = {.s = s, .e = e};
+    return fr__checkpoint_read_model(s, folder, put_into_engine, &to, is_damaged);
 }
 
 fr_status fr__checkpoint_load(fr__setup *s, fr_engine *e, const char *folder, fr__position *p,
                               bool *is_damaged)
 {
     fr__state state;
+    target to = {.s = s, .e = e, .put = put_into_engine};
+    to.user = &to;
     *is_damaged = true;
     FR_TRY(fr__state_read(s->ctx, folder, &state));
     *is_damaged = false;
     FR_TRY(fr__state_check(s, folder, &state));
-    FR_TRY(take_file(s, e, folder, &state, FR_MODEL_FILE, is_damaged));
-    FR_TRY(take_file(s, e, folder, &state, FR_OPTIMIZER_FILE, is_damaged));
+    FR_TRY(take_file(&to, folder, &state, FR_MODEL_FILE, is_damaged));
+    FR_TRY(take_file(&to, folder, &state, FR_OPTIMIZER_FILE, is_damaged));
     fr__state_log_kernels(s, folder, &state);
     *p = state.at;
     return FR_OK;

@@ -36,7 +36,8 @@ static bool is_below(const char *path, const char *section)
     return strncmp(path, section, n) == 0 && (path[n] == '\0' || path[n] == '.');
 }
 
-/* The length of a run changes numbers only if the learning rate depends on it. */
+/* A resumed run does not read the weights that the first one started from. The length of a run
+ * changes numbers only if the learning rate depends on it. */
 static bool matters(const fr_conf *now, const char *path)
 {
     const fr_conf *train = fr__conf_child(now, "train");
@@ -46,6 +47,7 @@ static bool matters(const fr_conf *now, const char *path)
         const fr_lr_schedule *lr = name ? fr_lr_find(name->text) : NULL;
         return lr && !lr->is_constant;
     }
+    if (is_below(path, "model.weights") || is_below(path, "model.weights_strict")) return false;
     for (const char *const *s = sections; *s; s++)
         if (is_below(path, *s)) return true;
     return false;

@@ -8,6 +8,7 @@
 
 #include "io/conf.h"
 #include "io/file.h"
+#include "models/weight_map.h"
 
 #include <forerun/models.h>
 #include <stdio.h>
@@ -250,6 +251,7 @@ static fr_status open_all(fr__setup *s, const fr_run_options *o)
     s->data_name = "given";
     if (!o->data) FR_TRY(fr_conf_text(data, "name", NULL, &s->data_name));
     FR_TRY(open_both(s, model, data));
+    if (!o->graph) FR_TRY(fr__model_weights(model, &s->weights, &s->is_weights_strict));
     FR_TRY(set_precision(s));
     s->n_steps = fr__settings_n_steps(&s->settings, fr_dataset_info(s->data)->n_train);
     return fr_conf_finish(s->conf);

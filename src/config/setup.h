@@ -17,11 +17,13 @@ typedef struct fr__setup {
     bool is_data_given, is_graph_given; /* owned by the caller */
     bool want_outputs;                  /* the training engine returns logits */
     const char *data_name;              /* lives as long as conf */
-    int input, target, length;          /* INPUT nodes; length -1 where the model has none */
-    int loss, logits;                   /* nodes */
-    int64_t n_steps;                    /* updates of the whole run */
-    fr__pipeline pipeline;              /* after fr__setup_pipeline; the engine uses it */
-    const char *system_root;            /* tests: prefix of /proc and /sys; NULL: none */
+    const char *weights;                /* model.weights, as data_name; NULL: none */
+    bool is_weights_strict;
+    int input, target, length;  /* INPUT nodes; length -1 where the model has none */
+    int loss, logits;           /* nodes */
+    int64_t n_steps;            /* updates of the whole run */
+    fr__pipeline pipeline;      /* after fr__setup_pipeline; the engine uses it */
+    const char *system_root;    /* tests: prefix of /proc and /sys; NULL: none */
     bool has_warned_proportion; /* that times of this micro-batch size are scaled, not measured */
 } fr__setup;
 

@@ -33,6 +33,9 @@ fr_status fr__tensor_writer_create_in(fr_ctx *ctx, int dir, const char *path,
 void fr__tensor_writer_hash(const fr_tensor_writer *w, char text[FR_HASH_TEXT]);
 fr_status fr__tensors_hash(fr_tensors *t, char text[FR_HASH_TEXT]);
 
+/* Part of tensor i: `bytes` bytes from byte `from` of its values. */
+fr_status fr__tensors_read_part(fr_tensors *t, int i, uint64_t from, void *to, size_t bytes);
+
 /* Size of all values; false if negative or beyond 2^62 bytes. */
 bool fr__tensor_bytes(int n_dims, const int64_t *dims, size_t item_bytes, uint64_t *bytes);
 

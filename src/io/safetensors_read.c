@@ -379,6 +379,15 @@ fr_status fr_tensors_read(fr_tensors *t, int i, void *to, size_t bytes)
     return read_hashed(t, t->data_begin + info->begin, to, bytes);
 }
 
+fr_status fr__tensors_read_part(fr_tensors *t, int i, uint64_t from, void *to, size_t bytes)
+{
+    const fr_tensor_info *info = fr_tensors_info(t, i);
+    if (!info || from > info->bytes || bytes > info->bytes - from)
+        return fr_fail(t->ctx, FR_INTERNAL, "%s: %zu bytes at byte %" PRIu64 " of tensor %d",
+                       t->name, bytes, from, i);
+    return read_hashed(t, t->data_begin + info->begin + from, to, bytes);
+}
+
 fr_status fr__tensors_hash(fr_tensors *t, char text[FR_HASH_TEXT])
 {
     enum { PIECE = 1 << 20 };

@@ -115,7 +115,7 @@ static int add_block(fr_graph *g, int x, const fr_model_options *o, bool causal,
 
 int fr__transformer(fr_graph *g, const fr_model_options *o, bool causal, int length)
 {
-    fr_attrs embed = {.embedding = {o->vocab, o->width, o->context}};
+    fr_attrs embed = {.embedding = {o->vocab, o->width, o->positions ? o->positions : o->context}};
     int x = fr__layer(g, FR_OP_EMBEDDING, fr__input(g), &embed, "embed");
     x = fr__dropout(g, x, o->dropout, "drop");
     for (int64_t i = 0; i < o->layers; i++) x = add_block(g, x, o, causal, length, i);

@@ -11,8 +11,8 @@ static fr_status gpt_build(fr_ctx *ctx, const fr_model_options *o, fr_graph *g)
     return o->tied ? fr_graph_tie(g, "head.weight", "embed.weight") : FR_OK;
 }
 
-static const char *const keys[] = {"layers",  "width", "heads",           "context", "vocab",
-                                   "dropout", "tied",  "label_smoothing", NULL};
+static const char *const keys[] = {"layers", "width",   "heads", "context",         "positions",
+                                   "vocab",  "dropout", "tied",  "label_smoothing", NULL};
 
 const fr_model fr__model_gpt = {
     .name = "gpt",

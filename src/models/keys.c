@@ -22,6 +22,13 @@ static const fr_key keys[] = {
     FR_TEXT("model.file", NULL,
             "a file with nodes (and ties), instead of a model by name; a relative path counts from "
             "the config's folder"),
+    FR_TEXT("model.weights", NULL,
+            "start from these weights: a safetensors file, or a folder with model.safetensors or "
+            "model.safetensors.index.json; a resumed run does not read them",
+            .is_path = true),
+    FR_BOOL("model.weights_strict", "true",
+            "refuse weights that do not match the model exactly; false: take those that match",
+            .of = "weights"),
     FR_INT("model.inputs", BY_MODEL, 1, INT32_MAX, "numbers in a sample", SIZE_OF(inputs)),
     FR_INT("model.depth", OWN, 1, 10000, "hidden layers", SIZE_OF(depth)),
     FR_INT("model.width", OWN, 1, INT32_MAX / 4, "units of a layer; cnn: channels of the first one",
@@ -30,6 +37,9 @@ static const fr_key keys[] = {
     FR_INT("model.layers", OWN, 1, 10000, "blocks, or recurrent layers", SIZE_OF(layers)),
     FR_INT("model.heads", OWN, 1, INT32_MAX, "attention heads; they divide width", SIZE_OF(heads)),
     FR_INT("model.context", BY_MODEL, 1, INT32_MAX, "tokens of a sample", SIZE_OF(context)),
+    FR_INT("model.positions", "0", 0, INT32_MAX,
+           "learned positions, of which a sample uses the first ones; 0: as many as context",
+           SIZE_OF(positions)),
     FR_INT("model.vocab", BY_MODEL, 1, INT32_MAX, "different tokens", SIZE_OF(vocab)),
     FR_INT("model.projection", OWN, 1, INT32_MAX / 4, "output width of a layer",
            SIZE_OF(projection)),

@@ -3,6 +3,7 @@
 
 #include "base/thread.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/given.h"
 #include "forecast/memory.h"
 #include "io/file.h"
 #include "run/feeder.h"
@@ -62,7 +63,8 @@ fr_status fr__load_weights(fr__setup *s, fr_engine *e, const char *from)
 {
     char path[FR_PATH];
     bool is_damaged;
-    if (!from) from = s->settings.out;
+    bool is_own = !from;
+    if (is_own) from = s->settings.out;
     FR_TRY(fr__path(s->ctx, path, "%s/model.safetensors", from));
     if (fr__file_exists(path)) return fr__checkpoint_load_model(s, e, from, &is_damaged);
     FR_TRY(fr__path(s->ctx, path, "%s/checkpoint", from));
@@ -70,6 +72,7 @@ fr_status fr__load_weights(fr__setup *s, fr_engine *e, const char *from)
     char found[FR_PATH];
     FR_TRY(fr__checkpoint_load_newest(s, e, root, NULL, found));
     if (found[0]) return FR_OK;
+    if (is_own && s->weights) return fr__given_load(s, e);
     return fr_fail(s->ctx, FR_INVALID,
                    "%s: no checkpoint there; give the folder of a run, or one of its "
                    "checkpoint/step-N, by --checkpoint",

@@ -11,7 +11,7 @@ fr_status fr__evaluate(fr__setup *s, fr_engine *e, int batch, const volatile int
                        double *loss, double *accuracy);
 
 /* Loads weights: `from` is a run's folder, its checkpoint folder, or one step's folder; NULL: the
- * config's run.out. */
+ * config's run.out or, if that has no checkpoint, its model.weights. */
 fr_status fr__load_weights(fr__setup *s, fr_engine *e, const char *from);
 
 /* An engine that evaluates only, `batch` samples at a time, all on one worker. want_logits: it can

@@ -3,6 +3,7 @@
  * First all checks are made; nothing is written. The memory check follows when the engine has
  * been planned. Then all ranks create the engine together. Then rank 0 opens the run's folder and,
  * for a resumed run, loads the newest checkpoint into the engine. */
+#include "checkpoint/given.h"
 #include "checkpoint/rank0_rpc.h"
 #include "config/changes.h"
 #include "forecast/recompute.h"
@@ -37,6 +38,20 @@ static fr_status check_folder_options(const fr_run *r)
                    r->o.resume ? "resume" : "dump_step");
 }
 
+/* Weights that do not match are refused before anything is measured or allocated. The table of a
+ * partial match is logged when they are loaded. */
+static fr_status check_weights(const fr_run *r)
+{
+    fr__given w;
+    const fr__setup *s = &r->setup;
+    if (!r->leads || r->o.resume || r->o.checkpoint || !s->weights || !s->is_weights_strict)
+        return FR_OK;
+    FR_TRY(fr__given_open(r->ctx, s->graph, fr__weight_map_of(fr_graph_name(s->graph)), s->weights,
+                          true, &w));
+    fr__given_close(&w);
+    return FR_OK;
+}
+
 /* Checks that this process makes by itself. */
 static fr_status look(fr_run *r)
 {
@@ -46,6 +61,7 @@ static fr_status look(fr_run *r)
     if (r->leads && r->has_folder)
         FR_TRY(fr__folder_check(r->ctx, r->setup.settings.out, r->o.resume));
     FR_TRY(check_dump_step(r));
+    FR_TRY(check_weights(r));
     return fr__setup_pipeline(&r->setup);
 }
 
@@ -98,7 +114,8 @@ static void log_resumed(const fr_run *r)
         fr_log(r->ctx, FR_LOG_INFO, "%s: no checkpoint to resume from, starting from the beginning",
                r->folder.path);
     else
-        fr_log(r->ctx, FR_LOG_INFO, "resuming from %s", r->checkpoint);
+        fr_log(r->ctx, FR_LOG_INFO, "resuming from %s%s", r->checkpoint,
+               r->setup.weights ? "; model.weights is not read" : "");
     if (r->checkpoint[0] && r->at.step >= r->setup.n_steps)
         fr_log(r->ctx, FR_LOG_INFO, "it has %lld updates, the config asks for %lld: nothing to do",
                (long long)r->at.step, (long long)r->setup.n_steps);
@@ -127,10 +144,12 @@ static fr_status resume(fr_run *r)
 static fr_status load_weights(void *run)
 {
     fr_run *r = run;
+    if (!r->o.checkpoint) return fr__given_load(&r->setup, r->engine);
     return fr__load_weights(&r->setup, r->engine, r->o.checkpoint);
 }
 
-/* Starts from weights of another run; optimizer state and position are those of a new run. */
+/* Starts from given weights or those of another run; optimizer state and position are those of a
+ * new run. */
 static fr_status start_from(fr_run *r)
 {
     FR_TRY(fr__rank0_work(&r->setup, r->engine, load_weights, r));
@@ -256,7 +275,7 @@ fr_status fr__run_start(fr_run *r)
     FR_TRY(fr_engine_collect(r->engine)); /* rank 0 needs the memory of each worker */
     if (r->leads) fr__log_start(&r->setup, r->engine, &r->forecast, &r->footprint);
     if (o->resume) FR_TRY(resume(r));
-    if (o->checkpoint && !r->checkpoint[0]) FR_TRY(start_from(r));
+    if ((o->checkpoint || r->setup.weights) && !r->checkpoint[0]) FR_TRY(start_from(r));
     r->first_step = r->at.step;
     return fr_team_agree(r->team, open_rest(r));
 }

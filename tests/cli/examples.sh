@@ -31,6 +31,10 @@ try pipedream-paper --set model.width_factor=0.1
 try xpipe-paper "${made_up[@]}"
 try pipeoptim-paper "${made_up[@]}"
 try gpt-text --set data.path="$source_dir/LICENSE"
+weights=$source_dir/tests/fixtures/gpt2 # a small network of this kind
+try finetune-gpt2 --set model.layers=2 --set model.width=8 --set model.heads=2 --set model.context=12 \
+    --set model.positions=12 --set model.vocab=256 --set model.weights="$weights" \
+    --set data.input="$weights/x.npy" --set data.target="$weights/y.npy"
 try tsv-transformer --set data.path=texts
 try reslstm --set data.path=texts
 try gnmt --set data.path=parallel

@@ -6,6 +6,7 @@
 #include "data/scratch.h"
 #include "io/conf.h"
 #include "io/number.h"
+#include "models/weight_map.h"
 #include <forerun/compare.h>
 #include <forerun/models.h>
 
@@ -160,6 +161,9 @@ static void read_model(const char *text)
     fr_graph *g = NULL;
     assert_int_equal(fr_conf_section(c, "model", &model), FR_OK);
     if (fr_model_from_conf(ctx, model, NULL, &g) != FR_OK) fail_msg("%s", fr_ctx_error(ctx));
+    const char *weights;
+    bool is_strict;
+    assert_int_equal(fr__model_weights(model, &weights, &is_strict), FR_OK);
     walk(c);
     fr_graph_free(g);
     fr_conf_free(c);
@@ -175,6 +179,7 @@ static void models(void **state)
         snprintf(text, sizeof text, "model: {name: %s}", name);
         read_model(text);
     }
+    read_model("model: {name: mlp, weights: README.md}");
     char path[] = "/tmp/forerun-model-XXXXXX";
     static const char net[] =
         "nodes: [{name: x, op: input, shape: [4]}, {name: y, op: linear, out: 2}]";

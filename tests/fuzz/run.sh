@@ -34,6 +34,10 @@ tensors one '{"a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]}}' '12345678
 tensors two '{"__metadata__":{"format":"pt"},"b":{"dtype":"U8","shape":[],"data_offsets":[4,5]},"a":{"dtype":"I16","shape":[2],"data_offsets":[0,4]}} ' '12345'
 tensors hole '{"a":{"dtype":"BF16","shape":[1],"data_offsets":[2,4]}}' '1234'
 
+seed index two '{"metadata": {"total_size": 12}, "weight_map": {"a": "model-1.safetensors", "b.c": "model-2.safetensors"}}'
+seed index out '{"weight_map": {"a": "../x", "b": "..", "c": ""}}'
+seed index deep '[[[[{"weight_map": {"a": [1, {"b": null}]}}]]]]'
+
 seed idx labels '\0\0\x08\x01\0\0\0\x03abc'
 seed idx images '\0\0\x08\x03\0\0\0\x01\0\0\0\x02\0\0\0\x02abcd'
 
