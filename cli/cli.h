@@ -26,6 +26,7 @@ typedef struct cli_verb {
     X(launch)        \
     X(eval)          \
     X(generate)      \
+    X(tokenize)      \
     X(checkpoint)    \
     X(schedule)      \
     X(profile)       \
