@@ -27,6 +27,7 @@ typedef struct cli_verb {
     X(eval)          \
     X(generate)      \
     X(export)        \
+    X(tokenize)      \
     X(checkpoint)    \
     X(schedule)      \
     X(profile)       \

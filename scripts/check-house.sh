@@ -30,7 +30,7 @@ files() { # "FOLDER..." PATTERN...: files below those of the folders that are th
 layers() {
     files "include src cli examples" -name '*.[ch]' | xargs awk '
     BEGIN {
-        n = split("base:0 io:1 graph:1 team:1 optim:1 models:2 data:2 backend:2 transport:3 sched:3 " \
+        n = split("base:0 io:1 graph:1 team:1 optim:1 models:2 tokens:2 backend:2 data:3 transport:3 sched:3 " \
                   "weights:3 cost:3 methods:4 exec:5 emulate:5 engine:6 probe:7 sim:7 plan:8 config:8 forecast:9 " \
                   "checkpoint:9 runlog:10 run:11 study:12 compare:12 report:12", rows, " ")
         for (i = 1; i <= n; i++) { split(rows[i], row, ":"); layer[row[1]] = row[2] + 0 }

@@ -27,6 +27,7 @@
 #include <forerun/stability.h>
 #include <forerun/state.h>
 #include <forerun/team.h>
+#include <forerun/tokens.h>
 #include <forerun/train.h>
 #include <forerun/transport.h>
 #include <forerun/weights.h>

@@ -382,9 +382,18 @@ static mode_t mode_of(int dir, const char *path)
     return fstatat(base_of(dir), name_in(dir, path), &at, 0) == 0 ? at.st_mode : 0;
 }
 
+/* /dev/stdout is a link to what the process has open, which may be a regular file. */
+static bool is_link_to_proc(int dir, const char *path)
+{
+    char to[6];
+    return readlinkat(base_of(dir), name_in(dir, path), to, sizeof to) == sizeof to &&
+           memcmp(to, "/proc/", sizeof to) == 0;
+}
+
 bool fr__is_stream(int dir, const char *path)
 {
     mode_t mode = mode_of(dir, path);
+    if (is_link_to_proc(dir, path)) return true;
     return mode && !S_ISREG(mode) && !S_ISDIR(mode);
 }
 

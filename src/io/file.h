@@ -43,7 +43,8 @@ fr_status fr__file_replace_in(fr_ctx *ctx, int dir, const char *path, const void
                               size_t bytes);
 fr_status fr__rename_sync_in(fr_ctx *ctx, int dir, const char *from, const char *to);
 fr_status fr__dir_remove_in(fr_ctx *ctx, int dir, const char *path);
-/* A device or pipe, such as /dev/null or /dev/stdout: nothing may be renamed over it. */
+/* A device or pipe, such as /dev/null or /dev/stdout (even if that is a regular file by now):
+ * nothing may be renamed over it. */
 bool fr__is_stream(int dir, const char *path);
 /* Fails where a file cannot be: an empty name, a folder. */
 fr_status fr__may_replace(fr_ctx *ctx, int dir, const char *path);

@@ -91,6 +91,13 @@ seed team wrong '\x02\0\x01\0\0\0\xff\0\0\0bad'
 seed team hello '\0\0frhello\0%016d\x01\0\0\0\x01\0\0\0' 0
 seed team card '\x01\0frteam1\0%032d\x01\0\0\0\x02\0\0\0x1' 0
 
+bpe='"model": {"type": "BPE", "vocab": {$, "ab": 256, "abc": 257, "Ġa": 258}, "merges": [["a", "b"], "ab c", "Ġ a"]}'
+added='"added_tokens": [{"id": 300, "content": "<x>", "special": true}, {"id": 301, "content": "e\\u0301", "normalized": true}]'
+seed tokens gpt2 '\x02{%s, %s, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}}\0 abc<x>it'"'"'s 12  x\n' "$bpe" "$added"
+seed tokens qwen2 '\x02{%s, %s, "normalizer": {"type": "NFC"}, "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "%s"}, "behavior": "Isolated"}, {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]}}\0 abce\xcc\x81\xcc\xa3 \xe1\x84\x80\xe1\x85\xa1 1234\r\n  x' "$bpe" "$added" \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
+seed tokens files '\x03{$, "ab": 256, "<|endoftext|>": 257}\0#version: 0.2\na b\n\0{"tokenizer_class": "Qwen2Tokenizer", "added_tokens_decoder": {"300": {"content": "<x>"}}}\0abab <x>'
+
 status=0
 mkdir -p "$build/findings"
 for name in "${names[@]}"; do

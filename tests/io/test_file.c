@@ -240,6 +240,24 @@ static void streams_are_written_in_place(void **state)
     close(fd);
 }
 
+/* /dev/stdout is such a link: with a rename over it, it would be gone for everybody. */
+static void links_to_open_files_stay(void **state)
+{
+    char link[300], to[64], got[8] = "";
+    struct stat at;
+    snprintf(link, sizeof link, "%s", support_path(state, "link"));
+    FILE *f = fopen(support_path(state, "open"), "w+");
+    assert_non_null(f);
+    snprintf(to, sizeof to, "/proc/self/fd/%d", fileno(f));
+    assert_int_equal(symlink(to, link), 0);
+    assert_ok(ctx, fr__file_replace(ctx, link, "piece", 5));
+    assert_int_equal(lstat(link, &at), 0);
+    assert_true(S_ISLNK(at.st_mode));
+    assert_int_equal(fread(got, 1, sizeof got - 1, f), 5);
+    assert_string_equal(got, "piece");
+    fclose(f);
+}
+
 static void full_disk_keeps_the_old(void **state)
 {
     const char *folder = support_path(state, "full");
@@ -350,6 +368,7 @@ int main(void)
         cmocka_unit_test(regular_files_only),
         cmocka_unit_test(replaces),
         cmocka_unit_test(streams_are_written_in_place),
+        cmocka_unit_test(links_to_open_files_stay),
         cmocka_unit_test(full_disk_keeps_the_old),
         cmocka_unit_test(write_says_no_space),
         cmocka_unit_test(folders),
