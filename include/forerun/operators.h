@@ -47,6 +47,11 @@ typedef struct fr_shape {
     X(ELU, "elu", "any -> same")                                                                  \
     X(MUL, "mul", "a, b -> a * b, b repeated where it has 1 or no dimension")                     \
     X(SUBTRACT, "subtract", "a, b -> a - b, b repeated as by mul")                                \
+    X(SOFTMAX, "softmax", "(..., D) -> same, over the last dimension")                            \
+    X(RMS_NORM, "rms_norm", "(..., D) -> same, over the last dimension")                          \
+    X(GROUP_NORM, "group_norm", "(C, ...) -> same, over groups of channels")                      \
+    X(ROPE, "rope", "(T, D) -> same, pairs of numbers rotated by their position")                 \
+    X(STOCHASTIC_DEPTH, "stochastic_depth", "any -> same, whole samples dropped")                 \
     X(DROPOUT, "dropout", "any -> same")                                                          \
     X(ALPHA_DROPOUT, "alpha_dropout", "any -> same (for selu networks)")                          \
     X(MAX_POOL, "max_pool", "(C, H, W) -> (C, H', W')")                                           \
@@ -120,7 +125,14 @@ typedef struct fr_attrs {
         struct {
             float eps;      /* 1e-5 */
             float momentum; /* batch_norm: 0.1, weight of the new value in running statistics */
+            int groups;     /* group_norm: required, divides C */
         } norm;
+        struct {
+            int heads;         /* required, divides D */
+            int rotated_heads; /* all; else the first ones, e.g. q and k of q|k|v */
+            int rotated_width; /* D / heads; else an even number, the first ones of a head */
+            float base;        /* 10000 */
+        } rope;
         struct {
             float alpha; /* leaky_relu: slope below zero, 0.01; elu: 1, its limit is -alpha */
         } activation;
