@@ -84,7 +84,11 @@ net norms '
     - {name: h5, op: hardswish}
     - {name: u5, op: elu}
     - {name: d5, op: subtract, inputs: [m4, u5]}
-    - {name: l6, op: leaky_relu, slope: 0.2}' "$adam"
+    - {name: l6, op: leaky_relu, slope: 0.2}
+    - {name: r7, op: rms_norm}
+    - {name: g7, op: group_norm, groups: 5}
+    - {name: d7, op: stochastic_depth, p: 0.2}
+    - {name: p7, op: softmax}' "$adam"
 
 # numbers COMMAND NET BACKEND THREADS: weights, evaluation, and a line for each mini-batch.
 numbers() {

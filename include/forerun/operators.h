@@ -64,6 +64,11 @@ typedef struct fr_shape {
     X(MEAN_TIME, "mean_time", "(T, D) [, length ()] -> (D)")                                       \
     X(LAST_TIME, "last_time", "(T, D) [, length ()] -> (D)")                                       \
     X(SDPA, "sdpa", "q (T, D), k (S, E), v (S, E) [, mask (..., S)] [, length of k ()] -> (T, D)") \
+    X(SOFTMAX, "softmax", "(..., D) -> same, over the last dimension")                             \
+    X(RMS_NORM, "rms_norm", "(..., D) -> same, over the last dimension")                           \
+    X(GROUP_NORM, "group_norm", "(C, ...) -> same, over groups of channels")                       \
+    X(ROPE, "rope", "(T, D) -> same, pairs of numbers rotated by their position")                  \
+    X(STOCHASTIC_DEPTH, "stochastic_depth", "any -> same, whole samples dropped")                  \
     X(CROSS_ENTROPY, "cross_entropy", "logits (..., K), target (...) -> (3)")
 
 typedef enum fr_operator {
@@ -121,7 +126,14 @@ typedef struct fr_attrs {
         struct {
             float eps;      /* 1e-5 */
             float momentum; /* batch_norm: 0.1, weight of the new value in running statistics */
+            int groups;     /* group_norm: required, divides C */
         } norm;
+        struct {
+            int heads;         /* required, divides D */
+            int rotated_heads; /* all; else the first ones, e.g. q and k of q|k|v */
+            int rotated_width; /* D / heads; else an even number, the first ones of a head */
+            float base;        /* 10000 */
+        } rope;
         struct {
             float alpha; /* leaky_relu: slope below zero, 0.01; elu: 1, its limit is -alpha */
         } activation;

@@ -7,6 +7,9 @@
  *     words = fr__random4(seed, FR_STREAM_DROPOUT, node, e / 4 | step << 32, sample)
  *     kept  = unit_float(words[e % 4]) >= p
  *
+ * stochastic_depth keeps or drops a sample as dropout does its element 0 (Huang et al., Deep
+ * Networks with Stochastic Depth, 2016; here with the scale in training).
+ *
  * dropout:       kept ? x * 1/(1-p) : 0
  * alpha_dropout: kept ? a*x + b : a*alpha' + b, which keeps zero mean and unit variance
  *                (Klambauer et al., Self-Normalizing Neural Networks, 2017). */

@@ -8,11 +8,21 @@
 static const struct {
     double forward, backward;
 } work[FR_OPERATOR_COUNT] = {
-    [FR_OP_RELU] = {1, 1},         [FR_OP_GELU] = {14, 20},        [FR_OP_SELU] = {7, 4},
-    [FR_OP_TANH] = {8, 3},         [FR_OP_SIGMOID] = {6, 3},       [FR_OP_SILU] = {7, 11},
-    [FR_OP_GELU_EXACT] = {26, 30}, [FR_OP_RELU6] = {2, 3},         [FR_OP_HARDSWISH] = {5, 5},
-    [FR_OP_HARDSIGMOID] = {4, 3},  [FR_OP_LEAKY_RELU] = {2, 2},    [FR_OP_ELU] = {6, 3},
-    [FR_OP_DROPOUT] = {2, 1},      [FR_OP_ALPHA_DROPOUT] = {3, 1},
+    [FR_OP_RELU] = {1, 1},
+    [FR_OP_GELU] = {14, 20},
+    [FR_OP_SELU] = {7, 4},
+    [FR_OP_TANH] = {8, 3},
+    [FR_OP_SIGMOID] = {6, 3},
+    [FR_OP_SILU] = {7, 11},
+    [FR_OP_GELU_EXACT] = {26, 30},
+    [FR_OP_RELU6] = {2, 3},
+    [FR_OP_HARDSWISH] = {5, 5},
+    [FR_OP_HARDSIGMOID] = {4, 3},
+    [FR_OP_LEAKY_RELU] = {2, 2},
+    [FR_OP_ELU] = {6, 3},
+    [FR_OP_DROPOUT] = {2, 1},
+    [FR_OP_ALPHA_DROPOUT] = {3, 1},
+    [FR_OP_STOCHASTIC_DEPTH] = {1, 1},
 };
 
 static fr_status fill_alpha(fr__infer *t)

@@ -30,6 +30,10 @@ model:
     - {name: u5, op: elu}
     - {name: d5, op: subtract, inputs: [m4, u5]}
     - {name: l6, op: leaky_relu, slope: 0.2}
+    - {name: r7, op: rms_norm}
+    - {name: g7, op: group_norm, groups: 5}
+    - {name: d7, op: stochastic_depth, p: 0.2}
+    - {name: p7, op: softmax}
 train: {batch: 8, micro: 2, steps: 5, optimizer: {name: adamw, lr: 0.01}}
 $rest
 YAML

@@ -260,8 +260,8 @@ static void round_like(harness *h, const harness *other)
  * backward of some operators reads their output, which is rounded: gradients are near. */
 static void ref_rounds_once(void **state)
 {
-    static const fr_operator readers[] = {FR_OP_SELU, FR_OP_TANH, FR_OP_SIGMOID, FR_OP_ELU,
-                                          FR_OP_LSTM};
+    static const fr_operator readers[] = {FR_OP_SELU, FR_OP_TANH,    FR_OP_SIGMOID,
+                                          FR_OP_ELU,  FR_OP_SOFTMAX, FR_OP_LSTM};
     const harness_options options[] = {{.backend = &fr__backend_ref},
                                        {.backend = &fr__backend_ref, .eval = true}};
     (void)state;

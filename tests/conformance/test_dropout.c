@@ -1,5 +1,6 @@
-/* test_dropout.c -- dropout follows the rule of backend/dropout.h on every backend: the mask
- * depends on seed, step, node, sample of the mini-batch and element, and on nothing else. */
+/* test_dropout.c -- dropout and stochastic depth follow the rule of backend/dropout.h on every
+ * backend: the mask depends on seed, step, node, sample of the mini-batch and element, and on
+ * nothing else. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #define N 1021 /* numbers in a sample: no multiple of anything */
 
 static const char dropout_line[] = "a = x 1021; y = dropout a p=0.3";
+static const char depth_line[] = "a = x 1021; y = stochastic_depth a p=0.3";
 static const char alpha_line[] = "a = x 1021; y = alpha_dropout a p=0.2";
 
 /* Run with x and dy all ones (or given) and leave y in h. */
@@ -76,6 +78,34 @@ static void alpha_dropout_follows_the_rule(void **state)
             assert_true(is_near(h.dx[0][i], is_kept ? a : 0));
         }
         harness_close(&h);
+        net_free(&n);
+    }
+}
+
+/* A sample is kept where dropout keeps its first element; micro-batches do not matter. */
+static void stochastic_depth_follows_the_rule(void **state)
+{
+    (void)state;
+    enum { BATCH = 40 };
+    FOR_EACH_BACKEND(b)
+    {
+        net n;
+        harness h;
+        int n_kept = 0;
+        net_build(&n, depth_line);
+        int node = fr_graph_find(n.graph, "y");
+        for (uint32_t first = 0; first < 2; first++) {
+            const int batch = first ? BATCH - 7 : BATCH;
+            run(&h, &n, *b, batch, 12, first * 7, 5);
+            for (uint64_t i = 0; i < (uint64_t)batch * N; i++) {
+                bool is_kept = kept(5, node, 12, first * 7 + (uint32_t)(i / N), 0, 0.3f);
+                assert_true(is_near(h.y[0][i], is_kept ? 1 / 0.7 : 0));
+                assert_true(is_near(h.dx[0][i], is_kept ? 1 / 0.7 : 0));
+                if (!first && i % N == 0) n_kept += is_kept;
+            }
+            harness_close(&h);
+        }
+        assert_true(n_kept > 18 && n_kept < 38); /* of 40, 28 expected; three deviations */
         net_free(&n);
     }
 }
@@ -156,9 +186,9 @@ static void keeps_its_rate(void **state)
 static void evaluation_drops_nothing(void **state)
 {
     (void)state;
-    static const char *const lines[] = {dropout_line, alpha_line};
+    static const char *const lines[] = {dropout_line, alpha_line, depth_line};
     FOR_EACH_BACKEND(b)
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         net n;
         harness h;
         net_build(&n, lines[i]);
@@ -177,6 +207,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(follows_the_rule),
         cmocka_unit_test(alpha_dropout_follows_the_rule),
+        cmocka_unit_test(stochastic_depth_follows_the_rule),
         cmocka_unit_test(depends_on_what_it_should),
         cmocka_unit_test(keeps_its_rate),
         cmocka_unit_test(evaluation_drops_nothing),

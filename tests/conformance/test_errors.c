@@ -158,6 +158,11 @@ static void nan_goes_through(void **state)
         "a = x 2,4,4; y = elu a",
         "a = x 4; b = x 4; y = mul a b",
         "a = x 4; b = x 3,4; y = subtract b a",
+        "a = x 2,4,4; y = softmax a",
+        "a = x 2,4,4; y = rms_norm a",
+        "a = x 2,4,4; y = group_norm a groups=2",
+        "a = x 4,4; y = rope a heads=1",
+        "a = x 2,4,4; y = stochastic_depth a p=0.01",
         "a = x 2,4,4; y = dropout a p=0.01",
         "a = x 2,4,4; y = alpha_dropout a p=0.01",
         "a = x 2,4,4; y = avg_pool a kernel=2,2",
@@ -188,6 +193,27 @@ static void nan_goes_through(void **state)
         expect_nan(*b, lines[i], FR_F32, 0);
         expect_nan(*b, lines[i], FR_BF16, 0);
         expect_nan(*b, lines[i], FR_BF16, 0x3); /* a is node 1: of floats */
+    }
+}
+
+/* What a mask has set to minus infinity gets no share, and the others share the whole. */
+static void masked_numbers_have_no_share(void **state)
+{
+    (void)state;
+    FOR_EACH_BACKEND(b)
+    for (int i = 0; i < 2; i++) {
+        net n;
+        harness h;
+        harness_options options = {.backend = *b, .batch = 1};
+        net_build(&n, "a = x 2,35; y = softmax a");
+        net_set_types(&n, i ? FR_BF16 : FR_F32, 0);
+        assert_int_equal(harness_open(&h, &n, &options), FR_OK);
+        for (int j = 0; j < 70; j++) ((float *)h.x[0])[j] = j % 5 ? -INFINITY : 3;
+        assert_int_equal(harness_forward(&h), FR_OK);
+        for (int j = 0; j < 70; j++)
+            assert_true(j % 5 ? h.y[0][j] == 0 : fabsf(h.y[0][j] - 1 / 7.0f) < (i ? 1e-3f : 1e-6f));
+        harness_close(&h);
+        net_free(&n);
     }
 }
 
@@ -250,9 +276,13 @@ static void bf16_overflows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_values_are_named), cmocka_unit_test(one_number_has_no_variance),
-        cmocka_unit_test(lengths_at_the_edge),  cmocka_unit_test(nan_goes_through),
-        cmocka_unit_test(wild_values_stay),     cmocka_unit_test(bf16_overflows),
+        cmocka_unit_test(bad_values_are_named),
+        cmocka_unit_test(one_number_has_no_variance),
+        cmocka_unit_test(lengths_at_the_edge),
+        cmocka_unit_test(nan_goes_through),
+        cmocka_unit_test(masked_numbers_have_no_share),
+        cmocka_unit_test(wild_values_stay),
+        cmocka_unit_test(bf16_overflows),
     };
     return cmocka_run_group_tests_name("conformance/errors", tests, NULL, NULL);
 }

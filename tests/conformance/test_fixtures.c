@@ -25,6 +25,8 @@ static const struct {
     {FR_OP_HARDSWISH, 1e-5}, {FR_OP_HARDSIGMOID, 1e-5},  {FR_OP_LEAKY_RELU, 1e-5},
     {FR_OP_ELU, 1e-5},       {FR_OP_MUL, 1e-5},          {FR_OP_SUBTRACT, 1e-5},
     {FR_OP_SDPA, 1e-5},
+    {FR_OP_SOFTMAX, 1e-5},   {FR_OP_RMS_NORM, 1e-5},     {FR_OP_GROUP_NORM, 1e-5},
+    {FR_OP_ROPE, 1e-5},
 };
 
 /* PyTorch computed with floats; here the inputs are rounded to 8 bits, too. */
@@ -133,7 +135,8 @@ static void every_operator_has_a_fixture(void **state)
 {
     (void)state;
     for (int op = 0; op < FR_OPERATOR_COUNT; op++) {
-        bool found = op == FR_OP_INPUT || op == FR_OP_DROPOUT || op == FR_OP_ALPHA_DROPOUT;
+        bool found = op == FR_OP_INPUT || op == FR_OP_DROPOUT || op == FR_OP_ALPHA_DROPOUT ||
+                     op == FR_OP_STOCHASTIC_DEPTH;
         for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) found |= (int)table[i].op == op;
         if (!found) fail_msg("no fixture of %s", fr_operator_name((fr_operator)op));
     }

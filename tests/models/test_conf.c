@@ -143,6 +143,10 @@ static const char everything[] =
     "  - {name: narrow, op: lstm, inputs: [cross], hidden: 20, projection: 12}\n"
     "  - {name: lstm, op: lstm, inputs: [narrow], hidden: 12}\n"
     "  - {name: res, op: add, inputs: [lstm, e]}\n"
+    "  - {name: rope, op: rope, heads: 3, rotated_heads: 2, rotated_width: 2, base: 500}\n"
+    "  - {name: gn, op: group_norm, groups: 5, eps: 0.5}\n"
+    "  - {name: rn, op: rms_norm, eps: 0.25}\n"
+    "  - {name: sd, op: stochastic_depth, p: 0.5}\n"
     "  - {name: ln, op: layer_norm, eps: 0.01}\n"
     "  - {name: m, op: last_time, inputs: [ln, n]}\n"
     "  - {name: s, op: selu}\n"
@@ -170,7 +174,12 @@ static void nodes_read_all(void **state)
     fr_ctx *ctx = fr_ctx_create();
     fr_graph *g = good(ctx, everything, NULL);
     assert_string_equal(fr_graph_name(g), "zoo");
-    assert_int_equal(fr_graph_n_nodes(g), 36);
+    assert_int_equal(fr_graph_n_nodes(g), 40);
+    const fr_attrs *rope = attrs_of(g, "rope"), *gn = attrs_of(g, "gn");
+    assert_true(rope->rope.heads == 3 && rope->rope.rotated_heads == 2);
+    assert_true(rope->rope.rotated_width == 2 && rope->rope.base == 500);
+    assert_true(gn->norm.groups == 5 && gn->norm.eps == 0.5f);
+    assert_true(attrs_of(g, "rn")->norm.eps == 0.25f && attrs_of(g, "sd")->dropout.p == 0.5f);
     assert_true(attrs_of(g, "leaky")->activation.alpha == 0.125f);
     assert_true(attrs_of(g, "elu")->activation.alpha == 0.5f);
     const fr_attrs *part = attrs_of(g, "part"), *narrow = attrs_of(g, "narrow");

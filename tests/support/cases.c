@@ -30,6 +30,14 @@ const net_case operator_cases[] = {
     {"a = x 3,4; b = x 3,4; y = subtract a b", 2, 0},
     {"a = x 3,4,5; b = x 4,1; y = subtract a b", 2, 0},
     {"a = x 3,4; b = x 1; y = subtract a b", 2, 0},
+    {"a = x 3,6; y = softmax a", 2, 0},
+    {"a = x 3,6; y = rms_norm a", 2, 0},
+    {"a = x 5; y = rms_norm a eps=0.01", 3, 0},
+    {"a = x 6,2,3; y = group_norm a groups=2", 2, 0},
+    {"a = x 4; y = group_norm a groups=1", 3, 0},
+    {"a = x 4,8; y = rope a heads=2", 2, 0},
+    {"a = x 5,18; y = rope a heads=3 rotated_heads=2 rotated_width=4 base=50", 2, 0},
+    {"a = x 5; y = stochastic_depth a p=0.4", 6, 0},
     {"a = x 5,5; y = dropout a p=0.4", 3, 0},
     {"a = x 5,5; y = alpha_dropout a p=0.3", 3, 0},
     {"a = x 2,6,6; y = max_pool a kernel=2,2", 2, 0},
@@ -148,6 +156,15 @@ const net_case network_cases[] = {
     {"a = x 3,5,7; y = dropout a p=0.5", 5, 0},
     {"a = x 16,6,6; b = conv2d a out=16 kernel=3,3 pad=1,1; y = dropout b p=0.5", 2, 1e-4},
     {"a = x 517; y = alpha_dropout a p=0.05", 3, 0},
+    {"a = x 7,130; y = softmax a", 3, 0},
+    {"a = x 3,5,33; y = softmax a", 2, 0},
+    {"a = x 7,130; y = rms_norm a", 3, 0},
+    {"a = x 3,5,64; y = rms_norm a eps=1e-6", 2, 0},
+    {"a = x 12,5,7; y = group_norm a groups=3", 3, 0},
+    {"a = x 6,40; y = group_norm a groups=6 eps=1e-3", 2, 0},
+    {"a = x 130,96; y = rope a heads=4", 3, 0},
+    {"a = x 70,66; y = rope a heads=3 rotated_width=10", 2, 0},
+    {"a = x 3,5,7; y = stochastic_depth a p=0.5", 7, 0},
     {"a = x 7,130; y = layer_norm a", 3, 0},
     {"a = x 5,64; y = layer_norm a eps=1e-6", 2, 0},
     {"a = x 9,8,8; y = max_pool a kernel=3,3 stride=2,2", 3, 0},
@@ -183,6 +200,19 @@ const net_case network_cases[] = {
     {"a = x 9,24; b = linear a out=40; c = silu b; d = linear a out=40; e = mul c d; "
      "y = linear e out=24",
      3, 1e-4},
+    /* Blocks of networks: residual branches, rotated queries and keys. */
+    {"a = x 16,6,6; b = conv2d a out=16 kernel=3,3 pad=1,1; c = group_norm b groups=4; d = silu c; "
+     "e = conv2d d out=16 kernel=3,3 pad=1,1; f = stochastic_depth e p=0.5; y = add f a",
+     6, 1e-4},
+    {"a = x 9,24; n = rms_norm a; q = linear n out=72 no_bias=1; "
+     "r = rope q heads=9 rotated_heads=6; m = attention r heads=3 causal=1; "
+     "o = linear m out=24 no_bias=1; y = add a o",
+     3, 1e-4},
+    {"a = x 9,24; b = softmax a; c = rms_norm a; d = rope a heads=2; e = add b c; y = add d e", 3,
+     0},
+    {"a = x 9,24; b = linear a out=24; c = rope b heads=2; d = softmax c; "
+     "e = stochastic_depth d p=0.3; f = linear e out=24; y = softmax f",
+     4, 1e-4},
     /* Values used more than once, several inputs, several outputs. */
     {"a = x 10; y = add a a", 3, 0},
     {"a = x 10; b = linear a out=10; c = add a b; d = linear c out=10; y = add c d", 3, 0},

@@ -42,6 +42,11 @@
     X(ELU, fr__cpu_activation, true, true)             \
     X(MUL, fr__cpu_binary, true, true)                 \
     X(SUBTRACT, fr__cpu_binary, true, true)            \
+    X(SOFTMAX, fr__cpu_softmax, false, true)           \
+    X(RMS_NORM, fr__cpu_rms_norm, false, true)         \
+    X(GROUP_NORM, fr__cpu_group_norm, false, false)    \
+    X(ROPE, fr__cpu_rope, false, true)                 \
+    X(STOCHASTIC_DEPTH, fr__cpu_depth, true, true)     \
     X(DROPOUT, fr__cpu_dropout, true, true)            \
     X(ALPHA_DROPOUT, fr__cpu_dropout, true, true)      \
     X(ADD, fr__cpu_sum, true, true)                    \

@@ -23,6 +23,11 @@ fr_status fr__cpu_linear_bf16(const fr__kernel_spec *spec, fr_arena *arena, fr__
 fr_status fr__cpu_layer_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__cpu_activation(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__cpu_binary(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_softmax(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_rms_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_group_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_rope(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_depth(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__cpu_dropout(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__cpu_sum(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__cpu_embedding(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);

@@ -1,5 +1,6 @@
-/* dropout.c -- dropout and alpha_dropout by the rule of backend/dropout.h. Nothing is saved: the
- * backward draws the same numbers again. In evaluation the node does nothing. */
+/* dropout.c -- dropout, alpha_dropout and stochastic_depth by the rule of backend/dropout.h.
+ * Nothing is saved: the backward draws the same numbers again. In evaluation the node does nothing.
+ */
 #include "backend/dropout.h"
 
 #include "backend/ref/ref.h"
@@ -14,6 +15,7 @@ typedef struct dropout {
 static bool kept(const dropout *d, const fr_pass *pass, int64_t sample, int64_t e)
 {
     uint32_t words[4];
+    if (d->base.node->op == FR_OP_STOCHASTIC_DEPTH) e = 0; /* of the whole sample */
     fr__dropout_words(pass, d->node, sample, e / 4, words);
     return fr__dropout_kept(words[e % 4], d->rule.p);
 }

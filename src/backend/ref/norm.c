@@ -1,6 +1,7 @@
-/* norm.c -- batch norm (Ioffe and Szegedy, 2015) and layer norm (Ba et al., 2016).
+/* norm.c -- batch norm (Ioffe and Szegedy, 2015), layer norm (Ba et al., 2016) and group norm (Wu
+ * and He, 2018).
  *
- * Both map x to xh = (x - mean) / sqrt(var + eps) and y = xh * weight + bias; they differ in the
+ * They map x to xh = (x - mean) / sqrt(var + eps) and y = xh * weight + bias; they differ in the
  * set over which mean and variance are taken. With g = dy * weight and means over the same set, dx
  * = (g - mean(g) - xh * mean(g * xh)) / sqrt(var + eps). Saved from forward to backward: mean and 1
  * / sqrt(var + eps) of each set, in double. */
@@ -207,5 +208,101 @@ fr_status fr__ref_layer_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__k
     fr__kernel *k = *out;
     k->needs_x = 1;
     if (k->training) k->saved_bytes = (size_t)fr__rows(k->node, k->batch) * sizeof(moments);
+    return FR_OK;
+}
+
+/* ---- group norm: each group of channels of a sample is one run of numbers ---- */
+
+typedef struct grouping {
+    int64_t n_runs, run;  /* of a micro-batch; numbers in one */
+    int64_t groups, area; /* groups of a sample; numbers in a channel */
+} grouping;
+
+static grouping grouping_of(const fr__kernel *k)
+{
+    const int64_t groups = k->node->attrs.norm.groups, all = fr_shape_count(&k->node->shape);
+    return (grouping){k->batch * groups, all / groups, groups, all / k->node->shape.dim[0]};
+}
+
+/* The channel of number i of run r. */
+static int64_t channel(const grouping *g, int64_t r, int64_t i)
+{
+    return (r % g->groups * g->run + i) / g->area;
+}
+
+static fr_status group_norm_forward(fr__kernel *k, const fr__kernel_args *a)
+{
+    const grouping g = grouping_of(k);
+    moments *saved = k->training ? a->saved : NULL;
+    for (int64_t r = 0; r < g.n_runs; r++) {
+        const float *x = (const float *)a->x[0] + r * g.run;
+        float *y = (float *)a->y + r * g.run;
+        double mean, var;
+        measure(x, (span){.outer = 1, .inner = g.run}, &mean, &var);
+        double scale = 1 / sqrt(var + (double)k->node->attrs.norm.eps);
+        if (saved) saved[r] = (moments){mean, scale};
+        for (int64_t i = 0; i < g.run; i++) {
+            int64_t c = channel(&g, r, i);
+            y[i] = (float)(((double)x[i] - mean) * scale * (double)fr__floats(a, 0)[c] +
+                           (double)fr__floats(a, 1)[c]);
+        }
+    }
+    return FR_OK;
+}
+
+static fr_status group_norm_backward_input(fr__kernel *k, const fr__kernel_args *a)
+{
+    const grouping g = grouping_of(k);
+    const float *w = a->w[0];
+    for (int64_t r = 0; r < g.n_runs; r++) {
+        const float *x = (const float *)a->x[0] + r * g.run, *dy = (const float *)a->dy + r * g.run;
+        float *dx = (float *)a->dx[0] + r * g.run;
+        moments m = ((const moments *)a->saved)[r];
+        double sum = 0, sum_xh = 0;
+        for (int64_t i = 0; i < g.run; i++) {
+            double v = (double)dy[i] * (double)w[channel(&g, r, i)];
+            sum += v;
+            sum_xh += v * ((double)x[i] - m.mean) * m.scale;
+        }
+        for (int64_t i = 0; i < g.run; i++) {
+            double xh = ((double)x[i] - m.mean) * m.scale;
+            double v = (double)dy[i] * (double)w[channel(&g, r, i)];
+            v -= (sum + xh * sum_xh) / (double)g.run;
+            fr__ref_put(&dx[i], m.scale * v, a->add_dx[0]);
+        }
+    }
+    return FR_OK;
+}
+
+static fr_status group_norm_backward_weight(fr__kernel *k, const fr__kernel_args *a)
+{
+    const grouping g = grouping_of(k);
+    const int64_t n_channels = k->node->shape.dim[0], per_group = n_channels / g.groups;
+    const float *x = a->x[0], *dy = a->dy;
+    for (int64_t c = 0; c < n_channels; c++) {
+        double sum = 0, sum_xh = 0;
+        for (int64_t s = 0; s < k->batch; s++) {
+            moments m = ((const moments *)a->saved)[s * g.groups + c / per_group];
+            for (int64_t i = 0; i < g.area; i++) {
+                int64_t at = (s * n_channels + c) * g.area + i;
+                sum += (double)dy[at];
+                sum_xh += (double)dy[at] * ((double)x[at] - m.mean) * m.scale;
+            }
+        }
+        fr__ref_put(&a->dw[0][c], sum_xh, a->add_dw);
+        fr__ref_put(&a->dw[1][c], sum, a->add_dw);
+    }
+    return FR_OK;
+}
+
+fr_status fr__ref_group_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out)
+{
+    static const fr__kernel_ops ops = {.forward = group_norm_forward,
+                                       .backward_input = group_norm_backward_input,
+                                       .backward_weight = group_norm_backward_weight};
+    FR_TRY(fr__ref_kernel(spec, arena, sizeof(fr__kernel), &ops, out));
+    fr__kernel *k = *out;
+    k->needs_x = 1;
+    if (k->training) k->saved_bytes = (size_t)grouping_of(k).n_runs * sizeof(moments);
     return FR_OK;
 }

@@ -62,6 +62,11 @@ static void ref_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn bod
     X(ELU, fr__ref_activation)            \
     X(MUL, fr__ref_binary)                \
     X(SUBTRACT, fr__ref_binary)           \
+    X(SOFTMAX, fr__ref_softmax)           \
+    X(RMS_NORM, fr__ref_rms_norm)         \
+    X(GROUP_NORM, fr__ref_group_norm)     \
+    X(ROPE, fr__ref_rope)                 \
+    X(STOCHASTIC_DEPTH, fr__ref_dropout)  \
     X(DROPOUT, fr__ref_dropout)           \
     X(ALPHA_DROPOUT, fr__ref_dropout)     \
     X(MAX_POOL, fr__ref_max_pool)         \

@@ -22,6 +22,10 @@ fr_status fr__ref_batch_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__k
 fr_status fr__ref_layer_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__ref_activation(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__ref_binary(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_softmax(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_rms_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_group_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_rope(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__ref_dropout(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__ref_max_pool(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__ref_avg_pool(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
