@@ -26,6 +26,8 @@ static const double flops_per_byte[FR_OPERATOR_COUNT] = {
     [FR_OP_SIGMOID] = 4,     [FR_OP_AVG_POOL] = 9,       [FR_OP_GLOBAL_POOL] = 15,
     [FR_OP_EMBEDDING] = 15,  [FR_OP_CROSS_ENTROPY] = 15, [FR_OP_MAX_POOL] = 24,
     [FR_OP_BATCH_NORM] = 27, [FR_OP_DROPOUT] = 32,       [FR_OP_ALPHA_DROPOUT] = 32,
+    [FR_OP_MSE] = 2,         [FR_OP_SMOOTH_L1] = 2,      [FR_OP_BCE] = 15,
+    [FR_OP_COSINE] = 2,
 };
 
 struct best {

@@ -33,6 +33,10 @@ static const fr__op_rule rules[FR_OPERATOR_COUNT] = {
     [FR_OP_MEAN_TIME] = {1, 2, fr__infer_time},
     [FR_OP_LAST_TIME] = {1, 2, fr__infer_time},
     [FR_OP_CROSS_ENTROPY] = {2, 2, fr__infer_cross_entropy},
+    [FR_OP_MSE] = {2, 2, fr__infer_distance},
+    [FR_OP_SMOOTH_L1] = {2, 2, fr__infer_distance},
+    [FR_OP_BCE] = {2, 2, fr__infer_distance},
+    [FR_OP_COSINE] = {2, 2, fr__infer_distance},
 };
 
 static const struct {
@@ -71,6 +75,18 @@ int fr_operator_length_input(fr_operator op)
     case FR_OP_LAST_TIME: return 1;
     case FR_OP_CROSS_ATTENTION: return 2;
     default: return -1;
+    }
+}
+
+bool fr_operator_is_loss(fr_operator op)
+{
+    switch (op) {
+    case FR_OP_CROSS_ENTROPY:
+    case FR_OP_MSE:
+    case FR_OP_SMOOTH_L1:
+    case FR_OP_BCE:
+    case FR_OP_COSINE: return true;
+    default: return false;
     }
 }
 

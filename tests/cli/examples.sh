@@ -34,6 +34,7 @@ try gpt-text --set data.path="$source_dir/LICENSE"
 try tsv-transformer --set data.path=texts
 try reslstm --set data.path=texts
 try gnmt --set data.path=parallel
+try regression "${made_up[@]}" --set model.inputs=4 --set model.classes=2
 try biglstm --set data.path="$source_dir/LICENSE" --set data.eval_path="$source_dir/LICENSE"
 for file in "$source_dir"/examples/*.yaml; do
     case "$tried " in
