@@ -185,4 +185,8 @@ bool cli_guard_sleep(cli_guard *g, double seconds);
  * moment. False: one still does after that time, or a signal requested the end. */
 bool cli_guard_wait_folder(cli_guard *g, const char *path, double seconds);
 
+/* ", accuracy 93.10 %" and so on: the metrics that are not NaN, with `between` before each. */
+const char *cli_metrics(const char *between, double accuracy, double mae, double perplexity,
+                        char *text, size_t room);
+
 #endif

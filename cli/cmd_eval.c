@@ -1,4 +1,4 @@
-/* cmd_eval.c -- forerun eval: loss and accuracy of a checkpoint. */
+/* cmd_eval.c -- forerun eval: loss and metrics of a checkpoint. */
 #include "cli.h"
 #include "json.h"
 
@@ -20,6 +20,15 @@ static const cli_option options[] = {
     {.name = NULL},
 };
 
+static void print_result(const fr_run_result *r)
+{
+    char metrics[96];
+    printf("%lld samples: loss %.4f%s", (long long)r->samples, r->eval_loss,
+           cli_metrics(", ", r->eval_accuracy, r->eval_mae, r->eval_perplexity, metrics,
+                       sizeof metrics));
+    printf(" (%.0f samples/s), weights %.16s...\n", r->samples_per_s, r->weights_sha256);
+}
+
 static int run(const cli_verb *verb, int argc, char **argv)
 {
     wishes o = {0};
@@ -38,20 +47,19 @@ static int run(const cli_verb *verb, int argc, char **argv)
     fr_status status = fr_eval(ctx, &run_of, &r);
     if (status == FR_OK && o.want_json)
         json_print_line(json_pack(
-            "{sI so so so ss}", "samples", (json_int_t)r.samples, "eval_loss",
-            json_finite(r.eval_loss), "eval_accuracy", json_finite(r.eval_accuracy),
+            "{sI so so so so so ss}", "samples", (json_int_t)r.samples, "eval_loss",
+            json_finite(r.eval_loss), "eval_accuracy", json_finite(r.eval_accuracy), "eval_mae",
+            json_finite(r.eval_mae), "eval_perplexity", json_finite(r.eval_perplexity),
             "samples_per_s", json_finite(r.samples_per_s), "weights_sha256", r.weights_sha256));
     else if (status == FR_OK)
-        printf("%lld samples: loss %.4f, accuracy %.2f %% (%.0f samples/s), weights %.16s...\n",
-               (long long)r.samples, r.eval_loss, 100 * r.eval_accuracy, r.samples_per_s,
-               r.weights_sha256);
+        print_result(&r);
     return cli_finish(ctx, status);
 }
 
 const cli_verb cli_eval = {
     .name = "eval",
     .usage = "eval CONFIG [--checkpoint DIR] [--set KEY=VALUE]... [--quiet] [--json]",
-    .summary = "loss and accuracy of a checkpoint on the evaluation data",
+    .summary = "loss and metrics of a checkpoint on the evaluation data",
     .argument = "CONFIG",
     .options = options,
     .run = run,

@@ -48,13 +48,15 @@ static void on_over(void *user, const fr_run_result *r, fr_status status)
 
 static void print_result(const fr_run_result *r, bool has_report)
 {
-    char rate[32], time[32];
+    char rate[32], time[32], metrics[96];
     printf("%lld updates, %lld samples in %s (%s samples/s)", (long long)r->steps,
            (long long)r->samples, progress_clock(r->wall_s, time, sizeof time),
            isnan(r->samples_per_s) ? "-" : cli_short(r->samples_per_s, rate, sizeof rate));
     printf(", train loss %.4f", r->train_loss);
     if (!isnan(r->eval_loss))
-        printf(", eval loss %.4f, accuracy %.2f %%", r->eval_loss, 100 * r->eval_accuracy);
+        printf(", eval loss %.4f%s", r->eval_loss,
+               cli_metrics(", ", r->eval_accuracy, r->eval_mae, r->eval_perplexity, metrics,
+                           sizeof metrics));
     printf("\n");
     cli_line("%s/checkpoint/step-%lld: weights sha256 %.16s...", r->out, (long long)r->steps,
              r->weights_sha256);

@@ -19,6 +19,20 @@ const char *progress_clock(double seconds, char *text, size_t room)
     return text;
 }
 
+const char *cli_metrics(const char *between, double accuracy, double mae, double perplexity,
+                        char *text, size_t room)
+{
+    size_t n = 0;
+    text[0] = '\0';
+    if (!isnan(accuracy))
+        n += (size_t)snprintf(text, room, "%saccuracy %.2f %%", between, 100 * accuracy);
+    if (!isnan(mae) && n < room)
+        n += (size_t)snprintf(text + n, room - n, "%smean absolute error %.4g", between, mae);
+    if (!isnan(perplexity) && n < room)
+        snprintf(text + n, room - n, "%sperplexity %.4g", between, perplexity);
+    return text;
+}
+
 /* Whether it is time for another line. */
 static bool is_due(cli_progress *s)
 {
@@ -33,7 +47,7 @@ static bool is_due(cli_progress *s)
 
 void progress_show(cli_progress *s, const fr_progress *p)
 {
-    char head[64], tail[192], rate[32], left[32], done[32];
+    char head[64], tail[256], metrics[96], rate[32], left[32], done[32];
     bool has_eval = !isnan(p->eval_loss), is_last = p->step == p->n_steps;
     s->sample_s =
         s->sample_s > 0 ? 0.95 * s->sample_s + 0.05 / p->samples_per_s : 1 / p->samples_per_s;
@@ -46,8 +60,9 @@ void progress_show(cli_progress *s, const fr_progress *p)
         n += snprintf(tail + n, sizeof tail - (size_t)n, "  left %s",
                       progress_clock(p->left_s, left, sizeof left));
     if (has_eval)
-        snprintf(tail + n, sizeof tail - (size_t)n, "  eval loss %.4f  accuracy %.2f %%",
-                 p->eval_loss, 100 * p->eval_accuracy);
+        snprintf(tail + n, sizeof tail - (size_t)n, "  eval loss %.4f%s", p->eval_loss,
+                 cli_metrics("  ", p->eval_accuracy, p->eval_mae, p->eval_perplexity, metrics,
+                             sizeof metrics));
     if (is_last) term_end_status();
     if (has_eval || is_last || !term_has_status())
         term_say(TERM_PLAIN, "%s  %s", head, tail);

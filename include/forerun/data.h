@@ -24,6 +24,9 @@ typedef struct fr_data_info {
     int64_t n_classes;       /* targets are in 0 .. n_classes - 1, or FR_TARGET_IGNORE */
     int64_t vocab;   /* ids are in 0 .. vocab - 1; 0 for images. tsv: 0 is padding, 1 unknown */
     bool has_length; /* a third tensor: int32 (), valid tokens of the sample */
+    /* Targets are floats, and n_classes is 0; a NaN does not count. In `want` of an open: they are
+     * to be; integers are converted. */
+    bool has_float_targets;
 } fr_data_info;
 
 typedef struct fr_dataset fr_dataset;
@@ -49,7 +52,7 @@ FR_API FR_MUST_USE fr_status fr_dataset_open(fr_ctx *ctx, fr_conf *section,
 /* A data set of the caller's own: a function that makes samples, or arrays that hold them. */
 typedef struct fr_samples {
     const void *input;     /* (n, input shape) */
-    const int32_t *target; /* (n, target shape) */
+    const void *target;    /* (n, target shape): int32_t, or floats */
     const int32_t *length; /* (n); NULL where info.has_length is false */
 } fr_samples;
 typedef struct fr_dataset_desc {
@@ -57,7 +60,7 @@ typedef struct fr_dataset_desc {
     /* As fr_dataset_read; called from any thread, several calls at a time. A failure leaves its
      * text in the context. NULL: samples[FR_TRAIN] and samples[FR_EVAL]. */
     fr_status (*read)(void *user, fr_split split, int64_t index, uint64_t seed, uint64_t draw,
-                      void *input, int32_t *target, int32_t *length);
+                      void *input, void *target, int32_t *length);
     void *user;
     fr_samples samples[2]; /* not copied: alive until the data set is closed */
 } fr_dataset_desc;
@@ -74,7 +77,7 @@ FR_API size_t fr_dataset_bytes(const fr_dataset *d);
  * length may be NULL. */
 FR_API FR_MUST_USE fr_status fr_dataset_read(fr_dataset *d, fr_split split, int64_t index,
                                              uint64_t seed, uint64_t draw, void *input,
-                                             int32_t *target, int32_t *length);
+                                             void *target, int32_t *length);
 
 /* A mini-batch in host memory, batch first, owned by the loader until released. */
 typedef struct fr_batch {
@@ -82,7 +85,7 @@ typedef struct fr_batch {
     int n_samples;     /* real ones; the rest is padding with ignored targets */
     int64_t n_targets; /* targets that count (not ignored) */
     void *input;       /* (batch, input shape) */
-    int32_t *target;   /* (batch, target shape) */
+    void *target;      /* (batch, target shape): int32_t, or floats */
     int32_t *length;   /* (batch), 1 where padding, or NULL */
 } fr_batch;
 
@@ -95,6 +98,7 @@ typedef struct fr_loader_desc {
     int64_t n_steps;    /* how many from there; FR_EVAL: ignored, once over the split */
     int ahead;          /* mini-batches prepared ahead; 0 = 2 */
     bool in_order;      /* no shuffle, no augmentation (FR_EVAL is always so) */
+    int target_width;   /* floats that are one target, which counts without NaN; 0 = 1 */
 } fr_loader_desc;
 
 typedef struct fr_loader fr_loader;

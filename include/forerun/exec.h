@@ -12,16 +12,17 @@ extern "C" {
 /* A mini-batch in host memory, batch first. */
 typedef struct fr_feed {
     const void *input;
-    const int32_t *target;
+    const void *target;    /* int32_t classes, or floats, as the loss reads */
     const int32_t *length; /* NULL where the model has none */
-    int64_t n_targets;     /* that count, in the whole mini-batch */
+    int64_t n_targets;     /* that count, in the whole mini-batch; of cosine, vectors */
 } fr_feed;
 
 /* The loss and its hits, summed over samples. */
 typedef struct fr_tally {
     double loss;     /* sum over targets that count */
     int64_t targets; /* that counted */
-    int64_t correct; /* argmax hits among them */
+    int64_t correct; /* hits among them: of the arg max; bce: of the sign */
+    double error;    /* mse, smooth_l1: sum of absolute errors */
 } fr_tally;
 
 /* Device memory of a worker in bytes, known before anything is allocated. */

@@ -89,10 +89,11 @@ FR_API int fr_graph_find(const fr_graph *g, const char *name); /* -1: none */
 FR_API int fr_graph_n_params(const fr_graph *g);
 FR_API const fr_param *fr_graph_param(const fr_graph *g, int param);
 FR_API int fr_graph_find_param(const fr_graph *g, const char *name);
-/* The node of this operator with the highest index, or -1 (for the loss, the last attention...). */
+/* The node of this operator with the highest index, or -1 (for the last attention...). */
 FR_API int fr_graph_find_op(const fr_graph *g, fr_operator op);
 /* Which input of a node is the number of valid steps of each sample; -1: none. */
 FR_API int fr_graph_length_input(const fr_graph *g, const fr_node *node);
+FR_API int fr_graph_find_loss(const fr_graph *g); /* likewise, of any loss */
 /* Numbers trained, ties counted once, buffers left out. */
 FR_API int64_t fr_graph_param_count(const fr_graph *g);
 

@@ -23,6 +23,8 @@ typedef struct fr_model_options {
     double label_smoothing;
     bool tied, batch_norm; /* gpt; vgg16, alexnet */
     double width_factor;   /* CNNs: scales every channel count, 1 = published */
+    fr_operator loss;      /* 0: cross_entropy; others: `classes` numbers against as many floats */
+    double beta;           /* smooth_l1; 0: 1 */
 } fr_model_options;
 
 /* The inputs of a model, which fix its INPUT nodes. */

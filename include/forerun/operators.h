@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 #define FR_MAX_DIMS 4
-#define FR_TARGET_IGNORE (-1) /* a target that counts for nothing */
+#define FR_TARGET_IGNORE (-1) /* a class that counts for nothing; of floats, NaN does not count */
 
 /* Element types: of data, of a node's values as they are stored, of memory on a device. */
 typedef enum fr_dtype { FR_F32, FR_I32, FR_BF16 } fr_dtype;
@@ -69,7 +69,11 @@ typedef struct fr_shape {
     X(GROUP_NORM, "group_norm", "(C, ...) -> same, over groups of channels")                       \
     X(ROPE, "rope", "(T, D) -> same, pairs of numbers rotated by their position")                  \
     X(STOCHASTIC_DEPTH, "stochastic_depth", "any -> same, whole samples dropped")                  \
-    X(CROSS_ENTROPY, "cross_entropy", "logits (..., K), target (...) -> (3)")
+    X(CROSS_ENTROPY, "cross_entropy", "logits (..., K), target (...) -> (3)")                      \
+    X(MSE, "mse", "any, target of the same shape -> (3)")                                          \
+    X(SMOOTH_L1, "smooth_l1", "any, target of the same shape -> (3)")                              \
+    X(BCE, "bce", "logits, target of the same shape in 0 .. 1 -> (3)")                             \
+    X(COSINE, "cosine", "(..., D), target (..., D) -> (3)")
 
 typedef enum fr_operator {
 #define FR_X(name, text, about) FR_OP_##name,
@@ -166,6 +170,7 @@ typedef struct fr_attrs {
             float label_smoothing; /* 0 <= e < 1 */
             bool has_ignore;       /* skip targets equal to ignore_index too */
             int32_t ignore_index;
+            float beta; /* smooth_l1: 1; errors below it count squared */
         } loss;
     };
 } fr_attrs;
@@ -173,10 +178,14 @@ typedef struct fr_attrs {
 FR_API size_t fr_dtype_bytes(fr_dtype type);      /* of one element */
 FR_API int64_t fr_shape_count(const fr_shape *s); /* product of dimensions; 1 for n_dims 0 */
 FR_API bool fr_shape_equal(const fr_shape *a, const fr_shape *b);
+/* Equal without the ones at their ends: a number may be () or (1). */
+FR_API bool fr_shape_fits(const fr_shape *a, const fr_shape *b);
 /* "(3, 32, 32)" into text. Returns text. */
 FR_API const char *fr_shape_text(const fr_shape *s, char *text, size_t room);
 FR_API const char *fr_operator_name(fr_operator op);
 FR_API bool fr_operator_parse(const char *name, fr_operator *op);
+/* Reads an output and its target: classes (cross_entropy) or floats. */
+FR_API bool fr_operator_is_loss(fr_operator op);
 
 #ifdef __cplusplus
 }

@@ -25,6 +25,9 @@ typedef struct fr_progress {
     double eval_loss, eval_accuracy; /* NaN: no evaluation at this step */
     const char *checkpoint;          /* that has become whole, maybe of an earlier step; or NULL */
     const char *out;                 /* the run's folder; "": none */
+    /* NaN likewise, and where the loss is of another kind: mean absolute error (mse, smooth_l1);
+     * perplexity (cross_entropy of every token). Accuracy is of cross_entropy and bce. */
+    double eval_mae, eval_perplexity;
 } fr_progress;
 
 typedef struct fr_run_result {
@@ -35,6 +38,7 @@ typedef struct fr_run_result {
     char weights_sha256[65]; /* "": no checkpoint was written */
     char out[4096];          /* "": the run has no folder, or did not come so far as to open it */
     bool wants_report;       /* run.report: `over`, whose maker has report.h, may leave one there */
+    double eval_mae, eval_perplexity; /* as in fr_progress */
 } fr_run_result;
 
 /* Members are only ever added at the end, so that a program runs with a newer library than it was
@@ -67,7 +71,7 @@ typedef struct fr_run_options {
     const char *config_text; /* the config itself; NULL: `config` is a file */
     /* The caller's, alive until the run is closed: in place of the section `model` or `data`, which
      * the config then has not. NULL: as the config says. */
-    fr_graph *graph; /* finished, with a cross_entropy node */
+    fr_graph *graph; /* finished, with a loss */
     fr_dataset *data;
 } fr_run_options;
 
@@ -87,7 +91,8 @@ FR_API FR_MUST_USE fr_status fr_run_step(fr_run *r, int64_t n, int64_t *n_done);
 /* All updates of the config are done, `stop` was set during the last call, or the run failed. */
 FR_API bool fr_run_is_over(const fr_run *r);
 
-/* Loss and accuracy over the evaluation data; NaN: nothing counted there, or `stop` was set. */
+/* Loss and accuracy over the evaluation data; NaN: nothing counted there, `stop` was set, or the
+ * loss has no accuracy. */
 FR_API FR_MUST_USE fr_status fr_run_evaluate(fr_run *r, double *loss, double *accuracy);
 
 /* The network's outputs (logits) for n samples, as after the last update. input: (n, shape of the

@@ -40,6 +40,22 @@ fr_status fr__check_targets(const fr__kernel *k, const fr__kernel_args *a)
     return FR_OK;
 }
 
+fr_status fr__check_shares(const fr__kernel *k, const fr__kernel_args *a)
+{
+    int64_t per_sample = fr_shape_count(&fr_graph_node(k->graph, k->node->inputs[1])->shape);
+    const float *target = a->x[1];
+    for (int64_t i = 0; i < k->batch * per_sample; i++) {
+        if (!(target[i] < 0 || target[i] > 1)) continue;
+        return fr_fail(k->ctx, FR_INVALID,
+                       "node %s (%s): sample %lld, position %lld: target %g is outside 0 .. 1; "
+                       "bce takes the share of class 1; mse and smooth_l1 take any number",
+                       k->node->name, fr_operator_name(k->node->op),
+                       (long long)(a->pass->first_sample + i / per_sample),
+                       (long long)(i % per_sample), (double)target[i]);
+    }
+    return FR_OK;
+}
+
 fr_status fr__check_ids(const fr__kernel *k, const fr__kernel_args *a)
 {
     int64_t vocab = k->node->attrs.embedding.vocab, n = fr__rows(k->node, k->batch);

@@ -12,9 +12,10 @@ static inline bool fr__target_counts(const fr_node *loss, int32_t target)
     return !loss->attrs.loss.has_ignore || target != loss->attrs.loss.ignore_index;
 }
 
-/* Kernels of one node: cross_entropy, whose targets are x[1]; embedding, whose ids are x[0]. For
- * memory that the host may read. */
+/* Kernels of one node: cross_entropy or bce, whose targets are x[1]; embedding, whose ids are x[0].
+ * For memory that the host may read. */
 fr_status fr__check_targets(const fr__kernel *k, const fr__kernel_args *a);
+fr_status fr__check_shares(const fr__kernel *k, const fr__kernel_args *a); /* 0 .. 1, or NaN */
 fr_status fr__check_ids(const fr__kernel *k, const fr__kernel_args *a);
 
 /* Fail with FR_INVALID for a value out of range at flat index `at`. The text names node, sample of

@@ -211,7 +211,7 @@ static void visit(plan *b, int u)
     fr__unit *unit = &p->units[u];
     bool has_params = unit->kernel->ops->backward_weight != NULL, wants_dx = false;
     for (int i = 0; i < unit->n_inputs; i++) wants_dx |= unit->inputs[i].need_dx;
-    bool is_loss = unit->kernel->node->op == FR_OP_CROSS_ENTROPY;
+    bool is_loss = fr_operator_is_loss(unit->kernel->node->op);
     b->visited = u;
     int out = fr__unit_out(unit);
     bool has_dy = *grad_of(b, out) >= 0;

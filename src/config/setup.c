@@ -39,16 +39,25 @@ static fr_status sizes_from_model(fr_conf *model, fr_data_info *want)
     FR_TRY(model_size(model, m, "context", m->defaults->context, &context));
     if (context > 0) want->input = FR_SHAPE(m->input == FR_MODEL_PAIR ? 2 * context : context);
     FR_TRY(model_size(model, m, "vocab", 0, &want->vocab));
+    if (fr_conf_has(model, "loss")) {
+        fr_operator loss;
+        FR_TRY(fr_conf_text(model, "loss", NULL, &name));
+        want->has_float_targets = fr_operator_parse(name, &loss) && fr_operator_is_loss(loss) &&
+                                  loss != FR_OP_CROSS_ENTROPY;
+    }
     return model_size(model, m, "classes", 0, &want->n_classes);
 }
 
 static void known_from_data(const fr_data_info *d, fr_model_options *known)
 {
     known->classes = d->n_classes;
+    if (d->has_float_targets)
+        known->classes = d->target.n_dims ? d->target.dim[d->target.n_dims - 1] : 1;
     known->vocab = d->vocab;
     if (d->input_dtype == FR_I32) {
         /* One target per token; for a pair of texts, one per token of the second. */
-        const fr_shape *tokens = d->target.n_dims == 1 ? &d->target : &d->input;
+        const fr_shape *tokens =
+            d->target.n_dims == 1 && !d->has_float_targets ? &d->target : &d->input;
         known->context = tokens->n_dims == 1 ? tokens->dim[0] : 0;
     } else {
         known->inputs = fr_shape_count(&d->input);
@@ -73,9 +82,9 @@ static fr_status find_nodes(fr__setup *s, fr_conf *model)
 {
     fr_graph *g = s->graph;
     s->input = s->length = -1;
-    s->loss = fr_graph_find_op(g, FR_OP_CROSS_ENTROPY);
+    s->loss = fr_graph_find_loss(g);
     if (s->loss < 0)
-        return fr_conf_fail(model, NULL, "model %s has no cross_entropy node: nothing to train",
+        return fr_conf_fail(model, NULL, "model %s has no loss: nothing to train",
                             fr_graph_name(g));
     if (fr_graph_param_count(g) == 0)
         return fr_conf_fail(model, NULL,
@@ -130,7 +139,8 @@ static void sizes_from_graph(const fr__setup *s, fr_data_info *want)
     want->input = input->shape;
     want->input_dtype = input->dtype;
     want->target = fr_graph_node(s->graph, s->target)->shape;
-    want->n_classes = classes_of(s);
+    want->has_float_targets = fr_graph_node(s->graph, s->target)->dtype == FR_F32;
+    want->n_classes = want->has_float_targets ? 0 : classes_of(s);
     want->vocab = vocab_of(s->graph, s->input);
     want->has_length = s->length >= 0;
 }
@@ -142,11 +152,42 @@ static bool fits(const fr_shape *model, const fr_shape *data)
            (model->n_dims == 1 && model->dim[0] == fr_shape_count(data));
 }
 
+/* Classes or numbers, and their shape. */
+static fr_status check_target(const fr__setup *s, fr_conf *model)
+{
+    const fr_data_info *d = fr_dataset_info(s->data);
+    const fr_node *target = fr_graph_node(s->graph, s->target);
+    const char *name = fr_graph_name(s->graph), *data = s->data_name;
+    const char *loss = fr_operator_name(fr_graph_node(s->graph, s->loss)->op);
+    const bool is_float = target->dtype == FR_F32;
+    char a[64], b[64];
+    if (is_float && !d->has_float_targets)
+        return fr_conf_fail(model, NULL,
+                            "loss %s reads numbers, the targets of data %s are classes; leave "
+                            "model.loss out, or take data with numbers (npy, csv)",
+                            loss, data);
+    if (!is_float && d->has_float_targets)
+        return fr_conf_fail(model, NULL,
+                            "loss %s reads classes, the targets of data %s are numbers; set "
+                            "model.loss to mse, smooth_l1, bce or cosine, or store classes as "
+                            "integers",
+                            loss, data);
+    fr_shape_text(&target->shape, a, sizeof a), fr_shape_text(&d->target, b, sizeof b);
+    if (is_float && !fr_shape_fits(&target->shape, &d->target))
+        return fr_conf_fail(model, NULL,
+                            "model %s gives numbers %s to loss %s, data %s has targets %s", name, a,
+                            loss, data, b);
+    if (is_float || fr_shape_equal(&target->shape, &d->target)) return FR_OK;
+    return fr_conf_fail(model, NULL,
+                        "model %s has targets %s, data %s gives %s: one is for "
+                        "classes, the other for next tokens",
+                        name, a, data, b);
+}
+
 fr_status fr__setup_check_fit(fr__setup *s, fr_conf *model)
 {
     const fr_data_info *d = fr_dataset_info(s->data);
     const fr_node *input = fr_graph_node(s->graph, s->input);
-    const fr_node *target = fr_graph_node(s->graph, s->target);
     const char *name = fr_graph_name(s->graph), *data = s->data_name;
     char a[64], b[64];
     static const char *const kinds[] = {[FR_F32] = "numbers", [FR_I32] = "token ids"};
@@ -161,12 +202,7 @@ fr_status fr__setup_check_fit(fr__setup *s, fr_conf *model)
                             "model's sizes out of the config to take those of the data",
                             name, fr_shape_text(&input->shape, a, sizeof a), data,
                             fr_shape_text(&d->input, b, sizeof b));
-    if (!fr_shape_equal(&target->shape, &d->target))
-        return fr_conf_fail(model, NULL,
-                            "model %s has targets %s, data %s gives %s: one is for "
-                            "classes, the other for next tokens",
-                            name, fr_shape_text(&target->shape, a, sizeof a), data,
-                            fr_shape_text(&d->target, b, sizeof b));
+    FR_TRY(check_target(s, model));
     if (classes_of(s) < d->n_classes)
         return fr_conf_fail(model, NULL,
                             "model %s has %lld classes, data %s has %lld; "
@@ -301,6 +337,17 @@ void fr__setup_close(fr__setup *s)
     if (!s->is_data_given) fr_dataset_close(s->data);
     fr_conf_free(s->conf);
     memset(s, 0, sizeof *s);
+}
+
+fr_loader_desc fr__setup_loader_desc(const fr__setup *s, fr_split split, int batch)
+{
+    const fr_shape *target = &fr_graph_node(s->graph, s->target)->shape;
+    const bool is_cosine = fr_graph_node(s->graph, s->loss)->op == FR_OP_COSINE;
+    return (fr_loader_desc){.data = s->data,
+                            .split = split,
+                            .batch = batch,
+                            .seed = s->settings.seed,
+                            .target_width = is_cosine ? (int)target->dim[target->n_dims - 1] : 0};
 }
 
 static fr_engine_desc engine_desc(const fr__setup *s)

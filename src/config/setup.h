@@ -49,6 +49,9 @@ fr_engine_desc fr__setup_train_desc(const fr__setup *s, bool keep_grads, bool wa
 /* Memory of the workers of the latter, [worker], all in one process. */
 fr_status fr__setup_forecast(const fr__setup *s, fr_memory_use *out);
 
+/* A loader of its data from the first mini-batch on. */
+fr_loader_desc fr__setup_loader_desc(const fr__setup *s, fr_split split, int batch);
+
 /* Number of floats of the largest parameter. */
 size_t fr__setup_largest_param(const fr_graph *g);
 

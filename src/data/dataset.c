@@ -7,11 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 
-static const fr_data_source *const sources[] = {&fr__data_fashion_mnist, &fr__data_mnist,
-                                                &fr__data_cifar10,       &fr__data_text,
-                                                &fr__data_tsv,           &fr__data_pairs,
-                                                &fr__data_multi30k,      &fr__data_npy,
-                                                &fr__data_synthetic,     NULL};
+static const fr_data_source *const sources[] = {&fr__data_fashion_mnist,
+                                                &fr__data_mnist,
+                                                &fr__data_cifar10,
+                                                &fr__data_text,
+                                                &fr__data_tsv,
+                                                &fr__data_pairs,
+                                                &fr__data_multi30k,
+                                                &fr__data_npy,
+                                                &fr__data_csv,
+                                                &fr__data_synthetic,
+                                                NULL};
 
 FR_REGISTRY(fr_data_source, sources, fr_data_list, fr_data_find)
 
@@ -40,7 +46,7 @@ const fr_data_info *fr_dataset_info(const fr_dataset *d) { return &d->info; }
 size_t fr_dataset_bytes(const fr_dataset *d) { return d->bytes; }
 
 fr_status fr_dataset_read(fr_dataset *d, fr_split split, int64_t index, uint64_t seed,
-                          uint64_t draw, void *input, int32_t *target, int32_t *length)
+                          uint64_t draw, void *input, void *target, int32_t *length)
 {
     int32_t unwanted;
     int64_t n = split == FR_TRAIN ? d->info.n_train : d->info.n_eval;

@@ -5,6 +5,7 @@
 
 #include "io/number.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct given_set {
@@ -13,7 +14,7 @@ typedef struct given_set {
 } given_set;
 
 static fr_status given_read(const fr_dataset *d, fr_split split, int64_t index, uint64_t seed,
-                            uint64_t draw, void *input, int32_t *target, int32_t *length)
+                            uint64_t draw, void *input, void *target, int32_t *length)
 {
     const fr_dataset_desc *g = &((const given_set *)d)->desc;
     if (g->read) return g->read(g->user, split, index, seed, draw, input, target, length);
@@ -22,12 +23,26 @@ static fr_status given_read(const fr_dataset *d, fr_split split, int64_t index, 
     size_t input_bytes =
         (size_t)fr_shape_count(&g->info.input) * fr_dtype_bytes(g->info.input_dtype);
     memcpy(input, (const char *)s->input + (size_t)index * input_bytes, input_bytes);
-    memcpy(target, s->target + (size_t)index * n_target, n_target * sizeof *target);
+    memcpy(target, (const char *)s->target + (size_t)index * n_target * 4, n_target * 4);
     *length = s->length ? s->length[index] : 0;
     return FR_OK;
 }
 
 static const fr__data_ops given_ops = {.read = given_read};
+
+/* Classes and floats have four bytes each. */
+_Static_assert(sizeof(int32_t) == 4 && sizeof(float) == 4, "one size for both");
+
+static fr_status check_numbers(fr_ctx *ctx, const char *split, const float *at, int64_t n)
+{
+    int64_t i = 0, n_counted = 0;
+    for (; i < n && !isinf(at[i]); i++) n_counted += !isnan(at[i]);
+    if (i < n)
+        return fr_fail(ctx, FR_INVALID, "data set: %s target %lld is infinite", split,
+                       (long long)i);
+    if (n_counted > 0) return FR_OK;
+    return fr_fail(ctx, FR_INVALID, "data set: all %s targets are NaN: none counts", split);
+}
 
 /* The first of n numbers that is not in low .. high; -1: none. */
 static int64_t find_outside(const int32_t *at, int64_t n, int32_t low, int64_t high)
@@ -55,8 +70,9 @@ static fr_status check_arrays(fr_ctx *ctx, const fr_data_info *d, const fr_sampl
         return fr_fail(ctx, FR_INVALID,
                        "data set: %lld %s samples, but no array of inputs, targets%s", (long long)n,
                        split, d->has_length ? " or lengths" : "");
-    FR_TRY(check_range(ctx, split, "target", s->target, n, n_target, FR_TARGET_IGNORE,
-                       d->n_classes - 1));
+    FR_TRY(d->has_float_targets ? check_numbers(ctx, split, s->target, n * n_target)
+                                : check_range(ctx, split, "target", s->target, n, n_target,
+                                              FR_TARGET_IGNORE, d->n_classes - 1));
     if (d->has_length)
         FR_TRY(check_range(ctx, split, "length", s->length, n, 1, 1, d->input.dim[0]));
     if (d->input_dtype == FR_I32)
@@ -87,7 +103,7 @@ static fr_status check_info(fr_ctx *ctx, const fr_data_info *d)
     if (d->input_dtype != FR_F32 && d->input_dtype != FR_I32)
         return fr_fail(ctx, FR_INVALID, "data set: input_dtype is %d, neither float nor int32",
                        (int)d->input_dtype);
-    if (d->n_classes < 1 || (d->input_dtype == FR_I32 && d->vocab < 1))
+    if ((d->n_classes < 1 && !d->has_float_targets) || (d->input_dtype == FR_I32 && d->vocab < 1))
         return fr_fail(ctx, FR_INVALID,
                        "data set: %lld classes, %lld ids; targets and ids need a range",
                        (long long)d->n_classes, (long long)d->vocab);

@@ -19,7 +19,7 @@ static void put_row(float *to, const unsigned char *row, const float value[256],
 }
 
 static fr_status images_read(const fr_dataset *d, fr_split split, int64_t index, uint64_t seed,
-                             uint64_t draw, void *input, int32_t *target, int32_t *length)
+                             uint64_t draw, void *input, void *target, int32_t *length)
 {
     const fr__images *m = (const fr__images *)d;
     const fr__image_part *part = &m->part[split];
@@ -42,7 +42,7 @@ static fr_status images_read(const fr_dataset *d, fr_split split, int64_t index,
             put_row(to, row, m->value[c], m->width, right, mirror);
         }
     }
-    *target = part->labels[(size_t)index * part->label_stride];
+    *(int32_t *)target = part->labels[(size_t)index * part->label_stride];
     *length = 0;
     return FR_OK;
 }

@@ -12,12 +12,15 @@
 #include "base/thread.h"
 #include "data/source.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { DEFAULT_AHEAD = 2, MAX_AHEAD = 1024 };
+enum { TARGET_BYTES = 4 }; /* of a class, or a float */
+_Static_assert(FR_TARGET_IGNORE == -1, "all bits are set");
 enum slot_state { EMPTY, READY, HELD };
 
 typedef struct slot {
@@ -31,6 +34,7 @@ struct fr_loader {
     int64_t n_samples;                /* of the split */
     int64_t n_batches;                /* in all */
     size_t input_bytes, target_count; /* of one sample */
+    size_t target_width;              /* floats of one target */
 
     /* used by the thread only */
     int64_t *order; /* (n_samples) permutation of `epoch`; NULL: in order */
@@ -81,16 +85,35 @@ static fr_status put_sample(fr_loader *l, fr_batch *b, int i, int64_t position)
     }
     return d->ops->read(d, l->desc.split, index, l->desc.seed, draw,
                         (char *)b->input + (size_t)i * l->input_bytes,
-                        b->target + (size_t)i * l->target_count, length);
+                        (char *)b->target + (size_t)i * l->target_count * TARGET_BYTES, length);
 }
 
-/* Rows after the last sample: zeros, ignored targets, one (harmless) token. */
+/* Rows after the last sample: zeros, ignored targets, one (harmless) token. All bits set are
+ * FR_TARGET_IGNORE and, as a float, NaN. */
 static void put_padding(const fr_loader *l, fr_batch *b, int i)
 {
     memset((char *)b->input + (size_t)i * l->input_bytes, 0, l->input_bytes);
-    for (size_t j = 0; j < l->target_count; j++)
-        b->target[(size_t)i * l->target_count + j] = FR_TARGET_IGNORE;
+    memset((char *)b->target + (size_t)i * l->target_count * TARGET_BYTES, 0xff,
+           l->target_count * TARGET_BYTES);
     if (b->length) b->length[i] = 1;
+}
+
+static int64_t count_targets(const fr_loader *l, const fr_batch *b)
+{
+    const size_t n = (size_t)b->n_samples * l->target_count;
+    const int32_t *classes = b->target;
+    const float *numbers = b->target;
+    int64_t n_counted = 0;
+    if (!l->desc.data->info.has_float_targets) {
+        for (size_t i = 0; i < n; i++) n_counted += classes[i] != FR_TARGET_IGNORE;
+        return n_counted;
+    }
+    for (size_t i = 0; i < n; i += l->target_width) {
+        bool counts = true;
+        for (size_t j = i; j < i + l->target_width; j++) counts = counts && !isnan(numbers[j]);
+        n_counted += counts;
+    }
+    return n_counted;
 }
 
 static fr_status fill(fr_loader *l, int64_t step, fr_batch *b)
@@ -103,9 +126,7 @@ static fr_status fill(fr_loader *l, int64_t step, fr_batch *b)
         b->n_samples = (int)(l->n_samples - first);
     for (int i = 0; i < b->n_samples; i++) FR_TRY(put_sample(l, b, i, first + i));
     for (int i = b->n_samples; i < batch; i++) put_padding(l, b, i);
-    b->n_targets = 0;
-    for (size_t i = 0; i < (size_t)b->n_samples * l->target_count; i++)
-        b->n_targets += b->target[i] != FR_TARGET_IGNORE;
+    b->n_targets = count_targets(l, b);
     return FR_OK;
 }
 
@@ -145,6 +166,12 @@ static fr_status check_desc(fr_ctx *ctx, const fr_loader_desc *d)
     if (n < 1)
         return fr_fail(ctx, FR_INVALID, "loader: the data set has no %s part",
                        d->split == FR_TRAIN ? "training" : "evaluation");
+    if (d->target_width < 0 ||
+        (d->target_width > 0 && fr_shape_count(&d->data->info.target) % d->target_width != 0))
+        return fr_fail(ctx, FR_INVALID,
+                       "loader: targets of %d numbers do not divide the %lld of a "
+                       "sample",
+                       d->target_width, (long long)fr_shape_count(&d->data->info.target));
     if (d->first_step > INT64_MAX / d->batch - d->n_steps - 1)
         return fr_fail(ctx, FR_INVALID, "loader: step %lld is out of range",
                        (long long)d->first_step);
@@ -158,8 +185,9 @@ static fr_status allocate(fr_loader *l)
     size_t batch = (size_t)l->desc.batch, ahead = (size_t)l->desc.ahead;
     l->input_bytes = (size_t)fr_shape_count(&info->input) * fr_dtype_bytes(info->input_dtype);
     l->target_count = (size_t)fr_shape_count(&info->target);
+    l->target_width = l->desc.target_width > 0 ? (size_t)l->desc.target_width : 1;
     size_t input = fr__align_up(fr__array_bytes(batch, l->input_bytes));
-    size_t target = fr__align_up(fr__array_bytes(batch, l->target_count * sizeof(int32_t)));
+    size_t target = fr__align_up(fr__array_bytes(batch, l->target_count * TARGET_BYTES));
     size_t length = info->has_length ? fr__align_up(batch * sizeof(int32_t)) : 0;
     size_t all = fr__array_bytes(ahead, input + target + length);
     bool is_shuffled = l->desc.split == FR_TRAIN && !l->desc.in_order;
@@ -173,7 +201,7 @@ static fr_status allocate(fr_loader *l)
     for (size_t i = 0; i < ahead; i++, at += input + target + length) {
         fr_batch *b = &l->slots[i].batch;
         b->input = at;
-        b->target = (int32_t *)(void *)(at + input);
+        b->target = at + input;
         b->length = info->has_length ? (int32_t *)(void *)(at + input + target) : NULL;
     }
     l->epoch = -1;

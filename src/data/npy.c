@@ -1,9 +1,10 @@
 /* npy.c -- NumPy arrays: inputs (n, ...) and targets (n) or (n, ...).
  *
  * Inputs: floats unchanged, uint8 as pixels scaled to 0 .. 1, other integers as token ids. Targets:
- * integers, classes or FR_TARGET_IGNORE. Values keep the type of the file in memory and are
- * converted when read. NaN and infinity in inputs are refused: the loss of their mini-batch would
- * be NaN, and the run would seem to diverge. */
+ * integers are classes or FR_TARGET_IGNORE, unless the loss reads floats; floats are numbers, or
+ * NaN for one that does not count. Values keep the type of the file in memory and are converted
+ * when read. NaN and infinity in inputs are refused: the loss of their mini-batch would be NaN, and
+ * the run would seem to diverge. */
 #include "io/npy.h"
 #include "data/source.h"
 #include "io/conf.h"
@@ -62,8 +63,15 @@ static float real_at(const fr__npy *a, int64_t i)
     return 0;
 }
 
+/* A target, as it is in the file. */
+static float number_at(const fr__npy *a, int64_t i)
+{
+    bool is_real = types[a->type].use == VALUE;
+    return is_real ? real_at(a, i) : (float)integer_at(a, i);
+}
+
 static fr_status npy_read(const fr_dataset *d, fr_split split, int64_t index, uint64_t seed,
-                          uint64_t draw, void *input, int32_t *target, int32_t *length)
+                          uint64_t draw, void *input, void *target, int32_t *length)
 {
     const npy_set *s = (const npy_set *)d;
     const npy_part *p = &s->part[split];
@@ -77,8 +85,13 @@ static fr_status npy_read(const fr_dataset *d, fr_split split, int64_t index, ui
         float *values = input;
         for (int64_t i = 0; i < s->input_count; i++) values[i] = real_at(&p->input, first + i);
     }
-    for (int64_t i = 0; i < s->target_count; i++)
-        target[i] = (int32_t)integer_at(&p->target, index * s->target_count + i);
+    first = index * s->target_count;
+    for (int64_t i = 0; i < s->target_count; i++) {
+        if (d->info.has_float_targets)
+            ((float *)target)[i] = number_at(&p->target, first + i);
+        else
+            ((int32_t *)target)[i] = (int32_t)integer_at(&p->target, first + i);
+    }
     *length = 0;
     return FR_OK;
 }
@@ -134,19 +147,16 @@ static bool is_same_sample(const fr__npy *a, const fr__npy *b)
     return true;
 }
 
-/* Check that both have the same samples, with one target per sample or per leading position. */
-static fr_status check_pair(fr_ctx *ctx, const npy_part *p)
+/* Check that both have the same samples, with one class per sample or per leading position. */
+static fr_status check_pair(fr_ctx *ctx, const npy_part *p, bool is_float)
 {
     const fr__npy *x = &p->input, *y = &p->target;
     char have[128], want[128];
-    if (types[y->type].use == VALUE)
-        return fr_fail(ctx, FR_INVALID, "%s: targets are %s, expected integers (classes)",
-                       p->target_path, types[y->type].name);
     if (x->dim[0] != y->dim[0])
         return fr_fail(ctx, FR_INVALID, "%s has %lld samples, but %s has %lld", p->input_path,
                        (long long)x->dim[0], p->target_path, (long long)y->dim[0]);
-    bool fits = y->n_dims <= x->n_dims;
-    for (int i = 1; fits && i < y->n_dims; i++) fits = y->dim[i] == x->dim[i];
+    bool fits = is_float || y->n_dims <= x->n_dims;
+    for (int i = 1; fits && !is_float && i < y->n_dims; i++) fits = y->dim[i] == x->dim[i];
     if (!fits)
         return fr_fail(ctx, FR_INVALID,
                        "%s: targets %s do not fit the inputs %s of %s; expected (n), or the "
@@ -199,6 +209,30 @@ static fr_status check_any_target(fr_ctx *ctx, const npy_part *p, int64_t per_ro
         p->target_path, (long long)n, FR_TARGET_IGNORE);
 }
 
+/* Targets of floats. One that is missing is NaN; the user is told. */
+static fr_status check_numbers(fr_ctx *ctx, const npy_part *p, int64_t per_row)
+{
+    int64_t n = p->target.dim[0] * per_row, n_missing = 0;
+    for (int64_t i = 0; i < n; i++) {
+        float value = number_at(&p->target, i);
+        n_missing += isnan(value);
+        if (isinf(value))
+            return fr_fail(
+                ctx, FR_INVALID,
+                "%s: row %lld, value %lld is infinite; targets must be finite (float32), "
+                "or NaN where there is none",
+                p->target_path, (long long)(i / per_row), (long long)(i % per_row));
+    }
+    if (n_missing == n)
+        return fr_fail(ctx, FR_INVALID,
+                       "%s: all %lld targets are NaN; at least one must be a number",
+                       p->target_path, (long long)n);
+    if (n_missing > 0)
+        fr_log(ctx, FR_LOG_WARN, "%s: %lld of %lld targets are NaN; they do not count",
+               p->target_path, (long long)n_missing, (long long)n);
+    return FR_OK;
+}
+
 /* float64 beyond the range of float32 is infinite, too. */
 static fr_status check_finite(fr_ctx *ctx, const char *path, const fr__npy *a, int64_t per_row)
 {
@@ -212,6 +246,13 @@ static fr_status check_finite(fr_ctx *ctx, const char *path, const fr__npy *a, i
                            isnan(value) ? "NaN (not a number)" : "infinite");
     }
     return FR_OK;
+}
+
+static fr_status check_classes(const npy_set *s, const npy_part *p)
+{
+    FR_TRY(check_range(s->base.ctx, p->target_path, "class", &p->target, s->target_count,
+                       FR_TARGET_IGNORE, s->base.info.n_classes));
+    return check_any_target(s->base.ctx, p, s->target_count);
 }
 
 /* A size: from the key, else from the model, else from the training part. */
@@ -235,16 +276,16 @@ static fr_status finish(npy_set *s, const fr_data_info *want, int64_t classes, i
     for (int i = 1; i < y->n_dims; i++) info->target.dim[i - 1] = y->dim[i];
     s->input_count = fr_shape_count(&info->input);
     s->target_count = fr_shape_count(&info->target);
-    info->n_classes = settle(classes, want->n_classes, y, info->n_train * s->target_count);
+    if (!info->has_float_targets)
+        info->n_classes = settle(classes, want->n_classes, y, info->n_train * s->target_count);
     if (types[x->type].use == TOKEN) {
         info->input_dtype = FR_I32;
         info->vocab = settle(vocab, want->vocab, x, info->n_train * s->input_count);
     }
     for (int i = 0; i < 2 && s->part[i].input.n_dims; i++) {
         const npy_part *p = &s->part[i];
-        FR_TRY(check_range(ctx, p->target_path, "class", &p->target, s->target_count,
-                           FR_TARGET_IGNORE, info->n_classes));
-        FR_TRY(check_any_target(ctx, p, s->target_count));
+        FR_TRY(info->has_float_targets ? check_numbers(ctx, p, s->target_count)
+                                       : check_classes(s, p));
         if (types[x->type].use == VALUE)
             FR_TRY(check_finite(ctx, p->input_path, &p->input, s->input_count));
         if (types[x->type].use == TOKEN)
@@ -267,15 +308,17 @@ static fr_status load(npy_set *s, fr_conf *section, const fr_data_info *want)
                             "eval_input and eval_target belong together; give both or none");
     FR_TRY(load_array(s, section, "input", train->input_path, &train->input));
     FR_TRY(load_array(s, section, "target", train->target_path, &train->target));
-    FR_TRY(check_pair(ctx, train));
+    bool is_float = s->base.info.has_float_targets =
+        want->has_float_targets || types[train->target.type].use == VALUE;
+    FR_TRY(check_pair(ctx, train, is_float));
     if (eval->input_path[0]) {
         FR_TRY(load_array(s, section, "eval_input", eval->input_path, &eval->input));
         FR_TRY(load_array(s, section, "eval_target", eval->target_path, &eval->target));
-        FR_TRY(check_pair(ctx, eval));
+        FR_TRY(check_pair(ctx, eval, is_float));
         FR_TRY(check_same(ctx, eval->input_path, &eval->input, train->input_path, &train->input,
                           false));
         FR_TRY(check_same(ctx, eval->target_path, &eval->target, train->target_path, &train->target,
-                          true));
+                          is_float || types[eval->target.type].use != VALUE));
     }
     return finish(s, want, o.classes, o.vocab);
 }
@@ -288,6 +331,7 @@ static fr_status npy_open(fr_ctx *ctx, fr_conf *section, const fr_data_info *wan
     return load(s, section, want);
 }
 
-const fr_data_source fr__data_npy = {.name = "npy",
-                                     .summary = "pairs of NumPy arrays: inputs and integer targets",
-                                     .open = npy_open};
+const fr_data_source fr__data_npy = {
+    .name = "npy",
+    .summary = "pairs of NumPy arrays: inputs, and classes or numbers as targets",
+    .open = npy_open};

@@ -44,17 +44,17 @@ static const int32_t *text_at(const pairs_part *p, int64_t i, int64_t *n)
 }
 
 static fr_status pairs_read(const fr_dataset *d, fr_split split, int64_t index, uint64_t seed,
-                            uint64_t draw, void *input, int32_t *target, int32_t *length)
+                            uint64_t draw, void *input, void *target, int32_t *length)
 {
     const pairs_set *p = (const pairs_set *)d;
     int64_t n_source, n_target, context = p->context;
     const int32_t *source = text_at(&p->part[SOURCE][split], index, &n_source);
     const int32_t *words = text_at(&p->part[TARGET][split], index, &n_target);
-    int32_t *ids = input, *known = ids + context; /* (context) each */
+    int32_t *ids = input, *known = ids + context, *next = target; /* (context) each */
     (void)seed, (void)draw;
     for (int64_t i = 0; i < context; i++) {
         ids[i] = i < n_source ? source[i] : i == n_source ? END : PADDING;
-        target[i] = i < n_target ? words[i] : i == n_target ? END : FR_TARGET_IGNORE;
+        next[i] = i < n_target ? words[i] : i == n_target ? END : FR_TARGET_IGNORE;
         known[i] = i == 0 ? START : i <= n_target ? words[i - 1] : PADDING;
     }
     *length = (int32_t)(n_source < context ? n_source + 1 : context);

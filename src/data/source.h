@@ -18,7 +18,9 @@
 typedef struct fr__data_ops {
     /* index is in range; draw is FR_DRAW_PLAIN in FR_EVAL; length is not NULL if has_length. */
     fr_status (*read)(const fr_dataset *d, fr_split split, int64_t index, uint64_t seed,
-                      uint64_t draw, void *input, int32_t *target, int32_t *length);
+                      uint64_t draw, void *input, void *target, int32_t *length);
+    /* optional: the inputs alone of another file of this kind, (n, input shape), for fr__free */
+    fr_status (*inputs)(const fr_dataset *d, const char *path, float **values, int64_t *n);
     void (*close)(fr_dataset *d); /* optional: free the contents of the set, not the set itself */
     /* optional, together: as fr_dataset_token_text and fr_dataset_encode */
     const char *(*token_text)(const fr_dataset *d, int32_t id, size_t *n);
@@ -55,6 +57,6 @@ void *fr__dataset_new(fr_ctx *ctx, size_t bytes, const fr__data_ops *ops);
 bool fr__data_file(const char *folder, const char *name, char path[FR_DATA_PATH]);
 
 extern const fr_data_source fr__data_fashion_mnist, fr__data_mnist, fr__data_cifar10, fr__data_text,
-    fr__data_tsv, fr__data_pairs, fr__data_multi30k, fr__data_npy, fr__data_synthetic;
+    fr__data_tsv, fr__data_pairs, fr__data_multi30k, fr__data_npy, fr__data_csv, fr__data_synthetic;
 
 #endif

@@ -8,6 +8,7 @@
  *   tokens   half of them from four words that mark the class, the rest random
  *   next     (one target per token) mostly the next letter of a small alphabet, sometimes
  *            any letter: a model can learn the rule, but not the exceptions
+ *   floats   (a loss that reads floats) the numbers of the class, one of 16
  *   pairs    (twice as many tokens as targets) a text of random letters and its translation: each
  *            letter becomes the next one */
 #include "base/philox.h"
@@ -15,7 +16,7 @@
 
 #include <math.h>
 
-enum { PLACES = 1 << 16, TILE = 4, MAX_LETTERS = 256, N_MARKS = 4 };
+enum { PLACES = 1 << 16, TILE = 4, MAX_LETTERS = 256, N_MARKS = 4, N_LEVELS = 16 };
 enum { POOL_LOT, TRAIN_LOT, EVAL_LOT, CLASS_LOT }; /* ids of the random stream */
 
 static const float pattern_part = 0.5f, noise_part = 0.8660254f; /* squares add up to 1 */
@@ -28,6 +29,17 @@ typedef struct synthetic_set {
     float *pool; /* (PLACES + input_count) normal numbers; NULL for tokens */
     int32_t n_letters, first_letter, letter_step; /* token ids in use */
 } synthetic_set;
+
+/* Floats: each class has numbers of its own in 0 .. 1, which every loss accepts. */
+static void put_floats(const synthetic_set *s, int32_t class, float *to)
+{
+    for (int64_t i = 0; i < s->target_count; i++) {
+        uint32_t lot[4];
+        fr__random4(s->seed, FR_STREAM_SYNTHETIC, CLASS_LOT, (uint64_t) class, 1 + (uint32_t)i,
+                    lot);
+        to[i] = (float)(lot[0] >> 8) * 0x1p-24f;
+    }
+}
 
 static void fill_pool(float *pool, int64_t n, uint64_t seed)
 {
@@ -115,15 +127,18 @@ static void put_marked_tokens(const synthetic_set *s, lots *l, const uint32_t ma
 }
 
 static fr_status synthetic_read(const fr_dataset *d, fr_split split, int64_t index, uint64_t seed,
-                                uint64_t draw, void *input, int32_t *target, int32_t *length)
+                                uint64_t draw, void *input, void *target, int32_t *length)
 {
     const synthetic_set *s = (const synthetic_set *)d;
     uint32_t id = split == FR_TRAIN ? TRAIN_LOT : EVAL_LOT, lot[4], marks[N_MARKS];
     (void)seed, (void)draw;
     fr__random4(s->seed, FR_STREAM_SYNTHETIC, id, (uint64_t)index, 0, lot);
-    int32_t class = (int32_t)(lot[0] % (uint32_t)d->info.n_classes);
+    const bool is_float = d->info.has_float_targets;
+    int32_t class = (int32_t)(lot[0] % (uint32_t)(is_float ? N_LEVELS : d->info.n_classes));
+    int32_t *classes = target;
     fr__random4(s->seed, FR_STREAM_SYNTHETIC, CLASS_LOT, (uint64_t) class, 0, marks);
-    for (int64_t i = 0; i < s->target_count; i++) target[i] = class;
+    for (int64_t i = 0; i < s->target_count && !is_float; i++) classes[i] = class;
+    if (is_float) put_floats(s, class, target);
     *length = 0;
     if (s->pool) {
         put_numbers(s, s->pool + lot[1] % PLACES, s->pool + marks[0] % PLACES, input);
@@ -135,16 +150,16 @@ static fr_status synthetic_read(const fr_dataset *d, fr_split split, int64_t ind
     int32_t *ids = input;
     *length = (int32_t)n;
     if (s->is_pair) {
-        put_pair(s, &l, n, ids, target);
+        put_pair(s, &l, n, ids, classes);
         return FR_OK;
     }
     if (s->is_next_token)
-        put_next_tokens(s, &l, lot[2], n, ids, target);
+        put_next_tokens(s, &l, lot[2], n, ids, classes);
     else
         put_marked_tokens(s, &l, marks, n, ids);
     for (int64_t i = n; i < s->input_count; i++) {
         ids[i] = 0;
-        if (s->is_next_token) target[i] = FR_TARGET_IGNORE;
+        if (s->is_next_token) classes[i] = FR_TARGET_IGNORE;
     }
     return FR_OK;
 }
@@ -156,7 +171,8 @@ static const fr__data_ops ops = {.read = synthetic_read, .close = synthetic_clos
 static fr_status check_want(fr_conf *section, const fr_data_info *want)
 {
     int64_t count = 1;
-    bool is_whole = want->n_classes > 0 && want->n_classes <= INT32_MAX;
+    bool is_whole =
+        want->has_float_targets || (want->n_classes > 0 && want->n_classes <= INT32_MAX);
     if (want->input_dtype == FR_I32)
         is_whole = is_whole && want->vocab > 0 && want->vocab <= INT32_MAX;
     else
@@ -200,10 +216,10 @@ static fr_status synthetic_open(fr_ctx *ctx, fr_conf *section, const fr_data_inf
     s->seed = o.seed;
     s->input_count = fr_shape_count(&want->input);
     s->target_count = fr_shape_count(&want->target);
-    s->is_next_token =
-        want->input_dtype == FR_I32 && want->target.n_dims > 0 && s->target_count == s->input_count;
-    s->is_pair = want->input_dtype == FR_I32 && want->target.n_dims > 0 &&
-                 s->input_count == 2 * s->target_count;
+    const bool has_next =
+        want->input_dtype == FR_I32 && want->target.n_dims > 0 && !want->has_float_targets;
+    s->is_next_token = has_next && s->target_count == s->input_count;
+    s->is_pair = has_next && s->input_count == 2 * s->target_count;
     if (want->input_dtype == FR_I32) {
         choose_letters(s);
         return FR_OK;

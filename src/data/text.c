@@ -42,7 +42,7 @@ static int32_t token_at(const text_set *t, const text_part *part, int64_t i)
 }
 
 static fr_status text_read(const fr_dataset *d, fr_split split, int64_t index, uint64_t seed,
-                           uint64_t draw, void *input, int32_t *target, int32_t *length)
+                           uint64_t draw, void *input, void *target, int32_t *length)
 {
     const text_set *t = (const text_set *)d;
     const text_part *part = &t->part[split];
@@ -53,14 +53,14 @@ static fr_status text_read(const fr_dataset *d, fr_split split, int64_t index, u
         fr__random4(seed, FR_STREAM_AUGMENT, 1, epoch, 0, lot);
         start += (int64_t)(lot[0] % (uint32_t)(t->max_shift + 1));
     }
-    int32_t *ids = input; /* (context) */
+    int32_t *ids = input, *next = target; /* (context) */
     int64_t n_known = part->n - 1 - start;
     if (n_known > t->context) n_known = t->context;
     for (int64_t i = 0; i < n_known; i++) {
         ids[i] = token_at(t, part, start + i);
-        target[i] = token_at(t, part, start + i + 1);
+        next[i] = token_at(t, part, start + i + 1);
     }
-    for (int64_t i = n_known; i < t->context; i++) ids[i] = 0, target[i] = FR_TARGET_IGNORE;
+    for (int64_t i = n_known; i < t->context; i++) ids[i] = 0, next[i] = FR_TARGET_IGNORE;
     *length = (int32_t)n_known;
     return FR_OK;
 }

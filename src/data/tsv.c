@@ -33,7 +33,7 @@ typedef struct tsv_set {
 } tsv_set;
 
 static fr_status tsv_read(const fr_dataset *d, fr_split split, int64_t index, uint64_t seed,
-                          uint64_t draw, void *input, int32_t *target, int32_t *length)
+                          uint64_t draw, void *input, void *target, int32_t *length)
 {
     const tsv_set *t = (const tsv_set *)d;
     const tsv_part *p = &t->part[split];
@@ -44,7 +44,7 @@ static fr_status tsv_read(const fr_dataset *d, fr_split split, int64_t index, ui
     (void)seed, (void)draw;
     for (int64_t j = 0; j < n; j++) ids[j] = p->ids.at[p->begin.at[i] + j];
     for (int64_t j = n; j < t->context; j++) ids[j] = PADDING;
-    *target = p->labels.at[i];
+    *(int32_t *)target = p->labels.at[i];
     *length = (int32_t)n;
     return FR_OK;
 }

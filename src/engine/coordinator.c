@@ -111,7 +111,7 @@ static size_t put(char *to, size_t at, const void *data, size_t bytes)
 
 static bool has_loss(const fr_engine *e)
 {
-    int stage = fr__maker_of(e, fr_graph_find_op(e->desc.graph, FR_OP_CROSS_ENTROPY));
+    int stage = fr__maker_of(e, fr_graph_find_loss(e->desc.graph));
     for (int q = 0; q < fr_engine_n_replicas(e, stage); q++)
         if (fr__part_at(e, stage, q)->worker->is_local) return true;
     return false;

@@ -23,8 +23,8 @@ static fr_status check_desc(fr_ctx *ctx, const fr_engine_desc *d)
 {
     const fr_schedule *s = d->schedule;
     if (!d->graph || !d->backend) return fr_fail(ctx, FR_INVALID, "engine: no graph or no backend");
-    if (fr_graph_find_op(d->graph, FR_OP_CROSS_ENTROPY) < 0)
-        return fr_fail(ctx, FR_INVALID, "graph %s does not end in cross_entropy: nothing to train",
+    if (fr_graph_find_loss(d->graph) < 0)
+        return fr_fail(ctx, FR_INVALID, "graph %s does not end in a loss: nothing to train",
                        fr_graph_name(d->graph));
     if (d->micro_batch < 1 || (!s && d->n_micro < 1))
         return fr_fail(ctx, FR_INVALID, "engine: micro-batch of %d samples, %d micro-batches",

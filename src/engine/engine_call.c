@@ -35,6 +35,7 @@ static void add_tally(fr_tally *sum, const fr_tally *t)
     sum->loss += t->loss;
     sum->targets += t->targets;
     sum->correct += t->correct;
+    sum->error += t->error;
 }
 
 static fr_batch_report make_report(const fr_engine *e, const fr__record *r)

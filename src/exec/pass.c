@@ -33,7 +33,7 @@ static fr_status aim_inputs(fr__exec *x, fr__mode mode, const fr__micro *m, bool
 {
     fr__compiled *c = &x->compiled[mode];
     const char *base[FR__ROLE_LINK] = {[FR__ROLE_INPUT] = m->feed->input,
-                                       [FR__ROLE_TARGET] = (const char *)m->feed->target,
+                                       [FR__ROLE_TARGET] = m->feed->target,
                                        [FR__ROLE_LENGTH] = (const char *)m->feed->length};
     int slot = fr__exec_slot(x, mode, m->in_segment);
     for (int i = 0; i < c->n_in; i++) {
@@ -201,7 +201,10 @@ fr_status fr__exec_add_loss(fr__exec *x, fr__mode mode, fr_tally *tally)
     for (int i = 0; i < x->d.micro_batch; i++, row += 3) {
         tally->loss += (double)row[0];
         tally->targets += (int64_t)row[1];
-        tally->correct += (int64_t)row[2];
+        if (c->counts_errors)
+            tally->error += (double)row[2];
+        else
+            tally->correct += (int64_t)row[2];
     }
     return FR_OK;
 }

@@ -24,7 +24,7 @@ static fr__role role_of(const fr_graph *g, int node)
     for (int i = node + 1; i < fr_graph_n_nodes(g); i++) {
         const fr_node *user = fr_graph_node(g, i);
         int length = fr_graph_length_input(g, user);
-        if (user->op == FR_OP_CROSS_ENTROPY && user->inputs[1] == node) return FR__ROLE_TARGET;
+        if (fr_operator_is_loss(user->op) && user->inputs[1] == node) return FR__ROLE_TARGET;
         if (length >= 0 && user->inputs[length] == node) return FR__ROLE_LENGTH;
     }
     return FR__ROLE_INPUT;
@@ -58,7 +58,7 @@ static fr_status list_inputs(fr__exec *x, fr__compiled *c)
 
 static fr_status list_outputs(fr__exec *x, fr__compiled *c)
 {
-    int loss = fr_graph_find_op(x->d.graph, FR_OP_CROSS_ENTROPY);
+    int loss = fr_graph_find_loss(x->d.graph);
     c->output_bytes = 0;
     for (int i = 0; i < c->n_out; i++) {
         const fr_port *port = fr_program_output(c->program, i);
@@ -66,6 +66,8 @@ static fr_status list_outputs(fr__exec *x, fr__compiled *c)
         c->output_bytes += fr__align_up(port->bytes);
     }
     c->loss_port = loss < 0 ? -1 : fr_program_find_output(c->program, loss);
+    const fr_operator op = loss < 0 ? FR_OP_INPUT : fr_graph_node(x->d.graph, loss)->op;
+    c->counts_errors = op == FR_OP_MSE || op == FR_OP_SMOOTH_L1;
     c->logits_port =
         x->d.logits_node <= 0 ? -1 : fr_program_find_output(c->program, x->d.logits_node);
     return FR_OK;

@@ -37,13 +37,14 @@ typedef struct fr__compiled {
     fr__in_port *in;
     fr__out_port *out;
     int loss_port, logits_port; /* -1: not here */
+    bool counts_errors;         /* the third number of a loss is an error, else hits */
     const void **inputs, **output_grads;
     void **outputs, **input_grads;
     size_t slot_bytes;   /* of the program, aligned: outputs follow */
     size_t area_bytes;   /* likewise */
     size_t output_bytes; /* of all outputs */
     size_t data_bytes;   /* of a micro-batch's data, copied to the device; 0: read in place */
-    float *loss_rows;    /* (micro_batch, 3) in host memory: loss, targets, correct */
+    float *loss_rows;    /* (micro_batch, 3) in host memory: loss, targets, hits or error */
     int n_slots;
     size_t stride; /* of slots, their outputs included */
     char *slots_at;

@@ -30,7 +30,8 @@ static const double flops_per_byte[FR_OPERATOR_COUNT] = {
     [FR_OP_HARDSWISH] = 2,   [FR_OP_HARDSIGMOID] = 2,    [FR_OP_LEAKY_RELU] = 2,
     [FR_OP_ELU] = 4,         [FR_OP_SILU] = 4,           [FR_OP_GELU_EXACT] = 6,
     [FR_OP_ROPE] = 2,        [FR_OP_RMS_NORM] = 3,       [FR_OP_STOCHASTIC_DEPTH] = 1,
-    [FR_OP_SOFTMAX] = 4,     [FR_OP_GROUP_NORM] = 6,
+    [FR_OP_SOFTMAX] = 4,     [FR_OP_GROUP_NORM] = 6,     [FR_OP_MSE] = 2,
+    [FR_OP_SMOOTH_L1] = 2,   [FR_OP_BCE] = 15,           [FR_OP_COSINE] = 2,
 };
 
 struct best {

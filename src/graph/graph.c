@@ -132,7 +132,7 @@ static fr_status add_param(fr_graph *g, const char *node, const fr__param_rule *
 /* Data and loss are what they are. */
 static bool has_fixed_type(const fr_node *n)
 {
-    return n->op == FR_OP_INPUT || n->op == FR_OP_CROSS_ENTROPY || n->dtype == FR_I32;
+    return n->op == FR_OP_INPUT || fr_operator_is_loss(n->op) || n->dtype == FR_I32;
 }
 
 /* The node that was inferred, its lists behind it, and its parameters. */
@@ -302,6 +302,13 @@ int fr_graph_find_op(const fr_graph *g, fr_operator op)
 {
     int i = (int)g->nodes.n - 1;
     while (i >= 0 && g->nodes.at[i]->op != op) i--;
+    return i;
+}
+
+int fr_graph_find_loss(const fr_graph *g)
+{
+    int i = (int)g->nodes.n - 1;
+    while (i >= 0 && !fr_operator_is_loss(g->nodes.at[i]->op)) i--;
     return i;
 }
 

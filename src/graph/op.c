@@ -48,6 +48,10 @@ static const fr__op_rule rules[FR_OPERATOR_COUNT] = {
     [FR_OP_MEAN_TIME] = {1, 2, fr__infer_time},
     [FR_OP_LAST_TIME] = {1, 2, fr__infer_time},
     [FR_OP_CROSS_ENTROPY] = {2, 2, fr__infer_cross_entropy},
+    [FR_OP_MSE] = {2, 2, fr__infer_distance},
+    [FR_OP_SMOOTH_L1] = {2, 2, fr__infer_distance},
+    [FR_OP_BCE] = {2, 2, fr__infer_distance},
+    [FR_OP_COSINE] = {2, 2, fr__infer_distance},
 };
 
 static const struct {
@@ -97,6 +101,18 @@ int fr_graph_length_input(const fr_graph *g, const fr_node *node)
     bool has_length =
         at >= 0 && last >= at && fr_graph_node(g, node->inputs[last])->shape.n_dims == 0;
     return has_length ? last : -1;
+}
+
+bool fr_operator_is_loss(fr_operator op)
+{
+    switch (op) {
+    case FR_OP_CROSS_ENTROPY:
+    case FR_OP_MSE:
+    case FR_OP_SMOOTH_L1:
+    case FR_OP_BCE:
+    case FR_OP_COSINE: return true;
+    default: return false;
+    }
 }
 
 fr_status fr__op_fail(const fr__infer *t, const char *format, ...)

@@ -87,6 +87,7 @@ fr_status fr__infer_slice(fr__infer *t);
 fr_status fr__infer_reverse_time(fr__infer *t);
 fr_status fr__infer_time(fr__infer *t);
 fr_status fr__infer_cross_entropy(fr__infer *t);
+fr_status fr__infer_distance(fr__infer *t);
 
 /* Output length of a window that slides over `in` numbers; a failure names the attributes. */
 fr_status fr__op_window(const fr__infer *t, int axis, int64_t in, const int kernel[2],

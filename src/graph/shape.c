@@ -26,6 +26,14 @@ bool fr_shape_equal(const fr_shape *a, const fr_shape *b)
     return true;
 }
 
+bool fr_shape_fits(const fr_shape *a, const fr_shape *b)
+{
+    fr_shape x = *a, y = *b;
+    while (x.n_dims > 0 && x.dim[x.n_dims - 1] == 1) x.n_dims--;
+    while (y.n_dims > 0 && y.dim[y.n_dims - 1] == 1) y.n_dims--;
+    return fr_shape_equal(&x, &y);
+}
+
 const char *fr_shape_text(const fr_shape *s, char *text, size_t room)
 {
     size_t used = (size_t)snprintf(text, room, "(");

@@ -78,15 +78,18 @@ int64_t fr__channels(const fr_model_options *o, int64_t published)
 
 int fr__input(const fr_graph *g) { return fr_graph_find(g, "input"); }
 
-void fr__add_loss(fr_graph *g, int logits, double label_smoothing)
+void fr__add_loss(fr_graph *g, int output, const fr_model_options *o)
 {
-    if (logits < 0) return; /* the failure is in the graph */
-    fr_shape rows = fr_graph_node(g, logits)->shape;
-    if (rows.n_dims > 0) rows.dim[--rows.n_dims] = 0;
-    fr_attrs in = {.input = {rows, FR_I32}};
-    fr_attrs loss = {.loss = {.label_smoothing = (float)label_smoothing}};
+    if (output < 0) return; /* the failure is in the graph */
+    const fr_operator op = o->loss ? o->loss : FR_OP_CROSS_ENTROPY;
+    const bool reads_classes = op == FR_OP_CROSS_ENTROPY;
+    fr_shape shape = fr_graph_node(g, output)->shape;
+    if (reads_classes && shape.n_dims > 0) shape.dim[--shape.n_dims] = 0;
+    fr_attrs in = {.input = {shape, reads_classes ? FR_I32 : FR_F32}};
+    fr_attrs loss = {.loss = {.label_smoothing = reads_classes ? (float)o->label_smoothing : 0,
+                              .beta = (float)o->beta}};
     int target = fr_graph_add(g, FR_OP_INPUT, "target", &in, 0, NULL);
-    fr_graph_add(g, FR_OP_CROSS_ENTROPY, "loss", &loss, 2, (int[]){logits, target});
+    fr_graph_add(g, op, "loss", &loss, 2, (int[]){output, target});
 }
 
 /* Dropout, if any, is after each part. */

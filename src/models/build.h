@@ -51,8 +51,10 @@ int fr__transformer(fr_graph *g, const fr_model_options *o, bool causal, int len
 #define FR_INIT_GPT ((fr_init){FR_INIT_NORMAL, 0.02f})
 #define FR_INIT_NONE ((fr_init){FR_INIT_DEFAULT, 0})
 
-/* Add "target" and "loss" after the logits. */
-void fr__add_loss(fr_graph *g, int logits, double label_smoothing);
+/* Add "target" and "loss" after the output; reads loss, beta and label_smoothing of the options. */
+void fr__add_loss(fr_graph *g, int output, const fr_model_options *o);
+/* model.loss and model.beta into *o, where they are given. */
+fr_status fr__loss_read(fr_conf *c, fr_model_options *o);
 
 /* Are sizes in their ranges? The error names the model. */
 fr_status fr__options_check(fr_ctx *ctx, const char *model, const fr_model_options *o);
@@ -63,8 +65,9 @@ void fr__options_fill(fr_model_options *o, const fr_model_options *from);
 fr_status fr__model_build_full(fr_ctx *ctx, const fr_model *model, const fr_model_options *full,
                                fr_graph **out);
 
-/* A model written as YAML (keys nodes and ties): adds all its nodes, the loss too. */
-fr_status fr__yaml_build(fr_ctx *ctx, fr_conf *c, fr_graph *g);
+/* A model written as YAML (keys nodes and ties): adds all its nodes, and the loss of the options
+ * unless it has one. */
+fr_status fr__yaml_build(fr_ctx *ctx, fr_conf *c, const fr_model_options *o, fr_graph *g);
 /* Prefix the failure of `status` with "WHERE: " of section c, if it is about input. */
 fr_status fr__at_place(fr_ctx *ctx, fr_conf *c, fr_status status);
 

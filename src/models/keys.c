@@ -4,6 +4,7 @@
 
 FR_NAMES(model_name, fr_model_list)
 FR_WORDS(dtype_name, "float", "int")
+FR_WORDS(loss_name, "cross_entropy", "mse", "smooth_l1", "bce", "cosine")
 FR_WORDS(init_name, "default", "zeros", "ones", "normal", "uniform", "he_out", "lecun")
 
 static const char *operator_name(int i)
@@ -33,7 +34,8 @@ static const fr_key keys[] = {
     FR_INT("model.depth", OWN, 1, 10000, "hidden layers", SIZE_OF(depth)),
     FR_INT("model.width", OWN, 1, INT32_MAX / 4, "units of a layer; cnn: channels of the first one",
            SIZE_OF(width)),
-    FR_INT("model.classes", BY_MODEL, 1, INT32_MAX, "number of classes", SIZE_OF(classes)),
+    FR_INT("model.classes", BY_MODEL, 1, INT32_MAX,
+           "number of classes, or of outputs for targets of floats", SIZE_OF(classes)),
     FR_INT("model.layers", OWN, 1, 10000, "blocks, or recurrent layers", SIZE_OF(layers)),
     FR_INT("model.heads", OWN, 1, INT32_MAX, "attention heads; they divide width", SIZE_OF(heads)),
     FR_INT("model.context", BY_MODEL, 1, INT32_MAX, "tokens of a sample", SIZE_OF(context)),
@@ -49,6 +51,11 @@ static const fr_key keys[] = {
             SIZE_OF(dropout)),
     FR_REAL("model.label_smoothing", "0", 0, 0.99, "share of the target spread over all classes",
             SIZE_OF(label_smoothing)),
+    FR_TEXT("model.loss", "cross_entropy",
+            "what is minimised; all but cross_entropy read targets of floats", .choice = loss_name,
+            .refusal = "'%s' is no loss; there are: %s"),
+    FR_REAL("model.beta", "1", 1e-6, 1e6, "smooth_l1: errors below it count squared",
+            SIZE_OF(beta)),
     FR_REAL("model.width_factor", "1", 0.001, 64,
             "times every channel count of the published network", SIZE_OF(width_factor)),
     FR_BOOL("model.tied", "false", "the last layer uses the weights of the embedding",
@@ -136,6 +143,8 @@ static const fr_key keys[] = {
     FR_REAL("model.nodes[].label_smoothing", NULL, 0, 0.99,
             "share of the target spread over all classes (0)", .of = "cross_entropy",
             ATTR(loss.label_smoothing)),
+    FR_REAL("model.nodes[].beta", NULL, 1e-6, 1e6, "errors below it count squared (1)",
+            .of = "smooth_l1", ATTR(loss.beta)),
     FR_INT("model.nodes[].ignore_index", NULL, INT32_MIN, INT32_MAX, "target that does not count",
            .of = "cross_entropy"),
     FR_TEXT("model.nodes[].init", "default", "first values of its weights", .choice = init_name,

@@ -91,7 +91,7 @@ static fr_status build(fr_ctx *ctx, const fr_model *model, const fr_model_option
 {
     add_inputs(g, model, o);
     FR_TRY(model->build(ctx, o, g));
-    fr__add_loss(g, fr_graph_n_nodes(g) - 1, o->label_smoothing);
+    fr__add_loss(g, fr_graph_n_nodes(g) - 1, o);
     return fr_graph_finish(g);
 }
 
@@ -101,6 +101,9 @@ fr_status fr__model_build_full(fr_ctx *ctx, const fr_model *model, const fr_mode
     fr_graph *g;
     *out = NULL;
     FR_TRY(fr__options_check(ctx, model->name, full));
+    if (full->loss && !fr_operator_is_loss(full->loss))
+        return fr_fail(ctx, FR_INVALID, "model %s: loss is %s, which is none", model->name,
+                       fr_operator_name(full->loss));
     FR_TRY(fr_graph_create(ctx, model->name, &g));
     fr_status status = build(ctx, model, full, g);
     if (status != FR_OK) {

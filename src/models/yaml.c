@@ -7,9 +7,9 @@
  *     ties:
  *       - {param: head.weight, owner: embed.weight}
  *
- * A node without inputs reads the node before it. Without a cross_entropy node, "target" and "loss"
- * are added at the end. A table lists the settings of each operator. The graph checks sizes, and
- * its message is prefixed with the position in the file. */
+ * A node without inputs reads the node before it. Without a loss among the nodes, "target" and
+ * "loss" are added at the end. A table lists the settings of each operator. The graph checks sizes,
+ * and its message is prefixed with the position in the file. */
 #include "models/build.h"
 
 #include "io/key.h"
@@ -160,7 +160,7 @@ static fr_status add_ties(fr_ctx *ctx, fr_conf *c, fr_graph *g)
     return FR_OK;
 }
 
-fr_status fr__yaml_build(fr_ctx *ctx, fr_conf *c, fr_graph *g)
+fr_status fr__yaml_build(fr_ctx *ctx, fr_conf *c, const fr_model_options *o, fr_graph *g)
 {
     int n = fr_conf_list_length(c, "nodes");
     if (n < 1) return fr_conf_fail(c, "nodes", "nodes must be a list of {name: ..., op: ..., ...}");
@@ -169,7 +169,12 @@ fr_status fr__yaml_build(fr_ctx *ctx, fr_conf *c, fr_graph *g)
         FR_TRY(fr_conf_list_item(c, "nodes", i, &item));
         FR_TRY(add_node(ctx, item, g));
     }
-    if (fr_graph_find_op(g, FR_OP_CROSS_ENTROPY) < 0) fr__add_loss(g, fr_graph_n_nodes(g) - 1, 0);
+    const int loss = fr_graph_find_loss(g);
+    if (loss >= 0 && o->loss)
+        return fr_conf_fail(
+            c, NULL, "the nodes have a loss, '%s' (%s): leave model.loss out, or the node",
+            fr_graph_node(g, loss)->name, fr_operator_name(fr_graph_node(g, loss)->op));
+    if (loss < 0) fr__add_loss(g, fr_graph_n_nodes(g) - 1, o);
     FR_TRY(add_ties(ctx, c, g));
     return fr__at_place(ctx, c, fr_graph_finish(g));
 }

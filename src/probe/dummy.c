@@ -5,6 +5,8 @@
 
 #include "base/bf16.h"
 
+#include <math.h>
+
 /* The limit of the integers that a node makes: that of the narrowest of their readers, including
  * readers behind a slice or similar. *is_length: an operator over time reads them. */
 static int64_t limit_of(const fr_graph *g, int node, bool *is_length)
@@ -49,12 +51,21 @@ void fr__dummy_noise(void *to, fr_dtype type, size_t n, float scale)
     }
 }
 
+/* Floats that a loss reads: bce takes 0 .. 1. */
+static bool is_target(const fr_graph *g, int node)
+{
+    int loss = fr_graph_find_loss(g);
+    return loss >= 0 && fr_graph_node(g, loss)->inputs[1] == node;
+}
+
 void fr__dummy_fill(const fr_graph *g, int node, int batch, void *data)
 {
     const fr_node *n = fr_graph_node(g, node);
     size_t count = (size_t)fr_shape_count(&n->shape) * (size_t)batch;
     if (n->dtype != FR_I32) {
         fr__dummy_noise(data, n->dtype, count, 1);
+        if (is_target(g, node))
+            for (float *t = data; t < (float *)data + count; t++) *t = fabsf(*t);
         return;
     }
     bool is_length = false;

@@ -199,7 +199,7 @@ static fr_status make_feeds(fr__rig *r)
             for (size_t m = 0; m < n_micro; m++)
                 fr__dummy_fill(r->d->graph, port->node, r->d->batch, data + m * port->bytes);
             if (r->in[i].role == FR__ROLE_INPUT) feed->input = data;
-            if (r->in[i].role == FR__ROLE_TARGET) feed->target = (const int32_t *)(void *)data;
+            if (r->in[i].role == FR__ROLE_TARGET) feed->target = data;
             if (r->in[i].role == FR__ROLE_LENGTH) feed->length = (const int32_t *)(void *)data;
         }
     }

@@ -194,6 +194,8 @@ static void write_progress(fr__json *j, const fr_progress *p)
     if (!isnan(p->grad_norm)) fr__json_real(j, "grad_norm", p->grad_norm);
     if (!isnan(p->eval_loss)) fr__json_real(j, "eval_loss", p->eval_loss);
     if (!isnan(p->eval_accuracy)) fr__json_real(j, "eval_accuracy", p->eval_accuracy);
+    if (!isnan(p->eval_mae)) fr__json_real(j, "eval_mae", p->eval_mae);
+    if (!isnan(p->eval_perplexity)) fr__json_real(j, "eval_perplexity", p->eval_perplexity);
     fr__json_end(j);
 }
 

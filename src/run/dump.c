@@ -70,7 +70,7 @@ static fr_status declare_all(fr__dump *d)
     const fr_data_info *info = fr_dataset_info(d->s->data);
     const fr_shape scalar = {0};
     FR_TRY(declare_batch(d, "input", info->input_dtype, &info->input));
-    FR_TRY(declare_batch(d, "target", FR_I32, &info->target));
+    FR_TRY(declare_batch(d, "target", info->has_float_targets ? FR_F32 : FR_I32, &info->target));
     if (has_length(d)) FR_TRY(declare_batch(d, "length", FR_I32, &scalar));
     for (group k = 0; k < N_GROUPS; k++) {
         if (k == GRAD) FR_TRY(fr_tensor_writer_declare(d->file, "loss", "F32", 0, NULL));

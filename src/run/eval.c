@@ -37,26 +37,62 @@ static fr_status run_through(fr__setup *s, fr_engine *e, fr__feeder *f, int64_t 
             return FR_OK;
         }
         FR_TRY(fr_engine_eval(e, n, &source, &t, NULL));
-        sum->loss += t.loss, sum->targets += t.targets, sum->correct += t.correct;
+        sum->loss += t.loss, sum->targets += t.targets;
+        sum->correct += t.correct, sum->error += t.error;
     }
     return FR_OK;
 }
 
+static const fr__scores no_scores = {NAN, NAN, NAN, NAN};
+
+fr_run_result fr__no_result(void)
+{
+    fr_run_result r = {.train_loss = NAN};
+    fr__scores_put(&no_scores, &r);
+    return r;
+}
+
+void fr__scores_put(const fr__scores *s, fr_run_result *r)
+{
+    r->eval_loss = s->loss, r->eval_accuracy = s->accuracy;
+    r->eval_mae = s->mae, r->eval_perplexity = s->perplexity;
+}
+
+/* With smoothed labels the loss is not that of the targets, and has no perplexity. */
+static fr__scores scores_of(const fr__setup *s, const fr_tally *sum)
+{
+    const fr_node *loss = fr_graph_node(s->graph, s->loss);
+    const bool is_language = fr_graph_node(s->graph, s->target)->shape.n_dims > 0;
+    const double n = (double)sum->targets;
+    fr__scores out = no_scores;
+    if (sum->targets == 0) return out;
+    out.loss = sum->loss / n;
+    switch (loss->op) {
+    case FR_OP_CROSS_ENTROPY:
+        out.accuracy = (double)sum->correct / n;
+        if (is_language && loss->attrs.loss.label_smoothing == 0) out.perplexity = exp(out.loss);
+        break;
+    case FR_OP_BCE: out.accuracy = (double)sum->correct / n; break;
+    case FR_OP_MSE:
+    case FR_OP_SMOOTH_L1: out.mae = sum->error / n; break;
+    default: break;
+    }
+    return out;
+}
+
 fr_status fr__evaluate(fr__setup *s, fr_engine *e, int batch, const volatile int *stop,
-                       double *loss, double *accuracy)
+                       fr__scores *out)
 {
     fr__feeder feeder;
     fr_tally sum = {0};
-    fr_loader_desc desc = {.data = s->data, .split = FR_EVAL, .batch = batch};
+    fr_loader_desc desc = fr__setup_loader_desc(s, FR_EVAL, batch);
     int64_t n_batches = (fr_dataset_info(s->data)->n_eval + batch - 1) / batch;
-    *loss = *accuracy = NAN;
+    *out = no_scores;
     fr_status status = fr_team_agree(s->team, fr__feeder_open(s->ctx, &desc, e, &feeder));
     if (status == FR_OK) status = run_through(s, e, &feeder, n_batches, stop, &sum);
     fr__feeder_close(&feeder);
-    if (status != FR_OK || sum.targets == 0) return status;
-    *loss = sum.loss / (double)sum.targets;
-    *accuracy = (double)sum.correct / (double)sum.targets;
-    return FR_OK;
+    if (status == FR_OK) *out = scores_of(s, &sum);
+    return status;
 }
 
 fr_status fr__load_weights(fr__setup *s, fr_engine *e, const char *from)
@@ -96,8 +132,10 @@ static fr_status evaluate(fr__setup *s, const fr_run_options *o, fr_engine *e, i
 {
     FR_TRY(fr__load_weights(s, e, o->checkpoint));
     FR_TRY(fr__weights_sha256(s, e, r->weights_sha256));
+    fr__scores scores;
     uint64_t start = fr__now_ns();
-    FR_TRY(fr__evaluate(s, e, batch, o->stop, &r->eval_loss, &r->eval_accuracy));
+    FR_TRY(fr__evaluate(s, e, batch, o->stop, &scores));
+    fr__scores_put(&scores, r);
     if (is_stopped(o->stop)) return fr_fail(s->ctx, FR_INTERRUPTED, "interrupted");
     r->samples = fr_dataset_info(s->data)->n_eval;
     r->wall_s = (double)(fr__now_ns() - start) * 1e-9;
@@ -109,7 +147,7 @@ fr_status fr_eval(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result)
 {
     fr__setup s;
     fr_engine *e = NULL;
-    fr_run_result r = {.train_loss = NAN, .eval_loss = NAN, .eval_accuracy = NAN};
+    fr_run_result r = fr__no_result();
     fr_run_options own;
     FR_TRY(fr__run_options_take(ctx, o, &own));
     FR_TRY(fr__setup_open(ctx, &own, &s));

@@ -79,7 +79,7 @@ static fr_status check_targets(const fr_run *r)
     bool is_all = seen >= n_train || r->at.step == r->setup.n_steps;
     if (r->at.epoch_targets > 0 || !is_first_epoch || !is_all) return FR_OK;
     return fr_fail(r->ctx, FR_INVALID,
-                   "data %s: no target of the first %lld samples counts (each is %d or the "
+                   "data %s: no target of the first %lld samples counts (each is %d, NaN or the "
                    "loss's ignore_index): nothing was learnt; check the targets",
                    r->setup.data_name, (long long)(seen < n_train ? seen : n_train),
                    FR_TARGET_IGNORE);
@@ -148,6 +148,8 @@ static bool on_batch(void *user, const fr_batch_report *b)
                       .grad_norm = b->grad_norm,
                       .eval_loss = NAN,
                       .eval_accuracy = NAN,
+                      .eval_mae = NAN,
+                      .eval_perplexity = NAN,
                       .out = r->folder.path};
     update_forecast(r, seconds);
     fr_status status = check_targets(r);
@@ -237,8 +239,10 @@ static fr_status train_dumped(fr_run *r)
 
 fr_status fr__run_evaluate(fr_run *r)
 {
-    return fr__evaluate(&r->setup, r->engine, (int)r->setup.settings.batch, r->o.stop,
-                        &r->result.eval_loss, &r->result.eval_accuracy);
+    fr__scores scores;
+    FR_TRY(fr__evaluate(&r->setup, r->engine, (int)r->setup.settings.batch, r->o.stop, &scores));
+    fr__scores_put(&scores, &r->result);
+    return FR_OK;
 }
 
 /* After the mini-batch that ends a call: evaluation, metrics, checkpoint, progress. */
@@ -252,6 +256,8 @@ static fr_status report_last(fr_run *r)
         FR_TRY(fr__run_evaluate(r));
         p->eval_loss = r->result.eval_loss;
         p->eval_accuracy = r->result.eval_accuracy;
+        p->eval_mae = r->result.eval_mae;
+        p->eval_perplexity = r->result.eval_perplexity;
     }
     FR_TRY(fr__run_agree(r, r->leads ? write_line(r, p) : FR_OK));
     bool is_new = r->saver.is_begun; /* the previous one: saving waits for it */

@@ -33,8 +33,7 @@ static fr_status end(fr_run *r, fr_status status)
 fr_status fr_run_close(fr_run *r, fr_run_result *result)
 {
     if (!r) {
-        if (result)
-            *result = (fr_run_result){.train_loss = NAN, .eval_loss = NAN, .eval_accuracy = NAN};
+        if (result) *result = fr__no_result();
         return FR_OK;
     }
     fr_ctx *ctx = r->ctx;
@@ -79,7 +78,7 @@ static fr_status open_run(fr_ctx *ctx, const fr_run_options *given, bool has_fol
     r->team = o.team, r->leads = fr_team_rank(o.team) == 0;
     r->saved_step = -1;
     r->folder.lock_fd = r->folder.checkpoint_fd = -1;
-    r->result.train_loss = r->result.eval_loss = r->result.eval_accuracy = NAN;
+    r->result = fr__no_result();
     fr_status status = fr__run_start(r);
     forget_texts(&r->o);
     if (status != FR_OK) {
@@ -94,6 +93,8 @@ static fr_status open_run(fr_ctx *ctx, const fr_run_options *given, bool has_fol
                             .grad_norm = NAN,
                             .eval_loss = NAN,
                             .eval_accuracy = NAN,
+                            .eval_mae = NAN,
+                            .eval_perplexity = NAN,
                             .out = r->folder.path};
     r->start_ns = fr_engine_now(r->engine);
     r->wall_ns = fr__now_ns();
@@ -173,8 +174,10 @@ fr_status fr_run_evaluate(fr_run *r, double *loss, double *accuracy)
     FR_TRY(fr__run_check_whole(r));
     if (fr_dataset_info(r->setup.data)->n_eval == 0)
         return fr_fail(r->ctx, FR_INVALID, "data %s has no evaluation part", r->setup.data_name);
-    return fr__evaluate(&r->setup, r->engine, (int)r->setup.settings.batch, r->o.stop, loss,
-                        accuracy);
+    fr__scores scores;
+    FR_TRY(fr__evaluate(&r->setup, r->engine, (int)r->setup.settings.batch, r->o.stop, &scores));
+    *loss = scores.loss, *accuracy = scores.accuracy;
+    return FR_OK;
 }
 
 void fr_run_progress(const fr_run *r, fr_progress *out) { *out = r->last; }

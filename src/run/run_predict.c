@@ -10,7 +10,8 @@
 /* The samples of the caller as mini-batches, one after the other. No target counts. */
 typedef struct samples {
     const char *input;
-    const int32_t *length, *target;
+    const int32_t *length;
+    const void *target;
     size_t input_bytes; /* of a mini-batch */
     int64_t batch;
     int64_t n_given;
@@ -79,7 +80,7 @@ static fr_status rest_make(fr_run *r, int64_t batch, size_t input_bytes, rest *t
                 .outputs = FR_NEW_ARRAY(float, n_outputs)};
     if (!t->input || !t->length || !t->target || !t->outputs)
         return fr__no_memory(r->ctx, input_bytes + (size_t)n_outputs * sizeof(float), "outputs");
-    for (int64_t i = 0; i < n_target; i++) t->target[i] = FR_TARGET_IGNORE;
+    memset(t->target, 0xff, (size_t)n_target * sizeof *t->target); /* ignored, or NaN */
     for (int64_t i = 0; i < batch; i++) t->length[i] = 1;
     return FR_OK;
 }

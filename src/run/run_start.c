@@ -197,12 +197,8 @@ static fr_status open_rest(fr_run *r)
     int64_t left = r->setup.n_steps - r->at.step;
     FR_TRY(check_dump_step(r));
     if (r->has_folder) FR_TRY(open_files(r));
-    fr_loader_desc desc = {.data = r->setup.data,
-                           .split = FR_TRAIN,
-                           .batch = (int)t->batch,
-                           .seed = t->seed,
-                           .first_step = r->at.step,
-                           .n_steps = left > 0 ? left : 0};
+    fr_loader_desc desc = fr__setup_loader_desc(&r->setup, FR_TRAIN, (int)t->batch);
+    desc.first_step = r->at.step, desc.n_steps = left > 0 ? left : 0;
     return left > 0 ? fr__feeder_open(r->ctx, &desc, r->engine, &r->feeder) : FR_OK;
 }
 

@@ -39,6 +39,8 @@ static const field fields[] = {
     {"grad_norm", "grad_norm", MAYBE, IN_PROGRESS(grad_norm)},
     {"eval_loss", "loss/eval", MAYBE, IN_PROGRESS(eval_loss)},
     {"eval_accuracy", "accuracy/eval", MAYBE, IN_PROGRESS(eval_accuracy)},
+    {"eval_mae", "mae/eval", MAYBE, IN_PROGRESS(eval_mae)},
+    {"eval_perplexity", "perplexity/eval", MAYBE, IN_PROGRESS(eval_perplexity)},
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
 

@@ -249,6 +249,8 @@ static void write_all(fr__json *j, const fr__setup *s, const fr_engine *e, const
     fr__json_real(j, "train_loss", r->train_loss);
     fr__json_real(j, "eval_loss", r->eval_loss);
     fr__json_real(j, "eval_accuracy", r->eval_accuracy);
+    fr__json_real(j, "eval_mae", r->eval_mae);
+    fr__json_real(j, "eval_perplexity", r->eval_perplexity);
     fr__json_real(j, "samples_per_s", r->samples_per_s);
     fr__json_real(j, "wall_s", r->wall_s);
     fr__json_real(j, "stolen", r->stolen);

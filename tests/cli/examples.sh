@@ -38,6 +38,7 @@ try finetune-gpt2 --set model.layers=2 --set model.width=8 --set model.heads=2 -
 try tsv-transformer --set data.path=texts
 try reslstm --set data.path=texts
 try gnmt --set data.path=parallel
+try regression "${made_up[@]}" --set model.inputs=4 --set model.classes=2
 try biglstm --set data.path="$source_dir/LICENSE" --set data.eval_path="$source_dir/LICENSE"
 for file in "$source_dir"/examples/*.yaml; do
     case "$tried " in

@@ -230,6 +230,14 @@ static void nodes(void **state)
         "  - {name: loss, op: cross_entropy, inputs: [lin2, target], ignore_index: 3}\n";
     (void)state;
     read_model(text);
+    read_model("model:\n  loss: smooth_l1\n  beta: 2\n  nodes:\n"
+               "  - {name: input, op: input, shape: [4]}\n"
+               "  - {name: lin, op: linear, out: 2}\n");
+    read_model("model:\n  nodes:\n"
+               "  - {name: input, op: input, shape: [4]}\n"
+               "  - {name: lin, op: linear, out: 2}\n"
+               "  - {name: target, op: input, shape: [2]}\n"
+               "  - {name: loss, op: smooth_l1, inputs: [lin, target], beta: 2}\n");
 }
 
 /* --- data ---------------------------------------------------------------------------------------
@@ -279,6 +287,7 @@ static void sources(void **state)
     read_data("pairs", pair);
     read_data("multi30k", more);
     read_data("npy", ", input: a.npy, target: b.npy");
+    read_data("csv", ", path: " FR_SOURCE_DIR "/tests/data/table.csv, targets: [b], skip: [c]");
     read_data("synthetic", "");
     for (int i = 0; i < 4; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, files[i]);

@@ -201,7 +201,7 @@ static bool met[FR_OPERATOR_COUNT];
 static void note_operator(const net *n)
 {
     const fr_node *last = fr_graph_node(n->graph, n->stage.last - 1);
-    const bool is_loss = last->op == FR_OP_CROSS_ENTROPY;
+    const bool is_loss = fr_operator_is_loss(last->op);
     const fr_node *stored = is_loss ? fr_graph_node(n->graph, last->inputs[0]) : last;
     if (n->stage.last - n->stage.first == 1) met[last->op] |= stored->dtype == FR_BF16;
 }

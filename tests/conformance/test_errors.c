@@ -221,8 +221,10 @@ static void run_wild(harness *h, const net *n, const harness_options *o, float v
 {
     if (harness_open(h, n, o) != FR_OK) fail_msg("%s", fr_ctx_error(h->ctx));
     harness_fill(h, n, 1);
-    for (int i = 0; i < h->n_in; i++)
-        if (fr_program_input(h->program, i)->dtype != FR_I32) ((float *)h->x[i])[1] = value;
+    for (int i = 0; i < h->n_in; i++) {
+        const fr_port *in = fr_program_input(h->program, i);
+        if (in->dtype != FR_I32 && !n->is_share[in->node]) ((float *)h->x[i])[1] = value;
+    }
     harness_round(h);
     if (harness_forward(h) != FR_OK) fail_msg("%s", fr_ctx_error(h->ctx));
 }
@@ -249,6 +251,31 @@ static void wild_values_stay(void **state)
                          c->line, (double)wild[i % 3], j, (double)f.y[0][j], (double)h.y[0][j]);
         harness_close(&f), harness_close(&h);
         net_free(&in_floats), net_free(&in_bf16);
+    }
+}
+
+/* Targets of bce are in 0..1, or NaN. */
+static void shares_are_checked(void **state)
+{
+    (void)state;
+    static const struct {
+        float target;
+        bool is_fine;
+    } cases[] = {{0, true}, {1, true}, {NAN, true}, {1.5f, false}, {-0.25f, false}};
+    FOR_EACH_BACKEND(b)
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        net n;
+        harness h;
+        harness_options options = {.backend = *b, .batch = 2};
+        net_build(&n, "a = x 3; t = share 3; y = bce a t");
+        assert_int_equal(harness_open(&h, &n, &options), FR_OK);
+        harness_fill(&h, &n, 1);
+        ((float *)h.x[1])[4] = cases[i].target;
+        assert_int_equal(harness_forward(&h), cases[i].is_fine ? FR_OK : FR_INVALID);
+        if (!cases[i].is_fine)
+            assert_non_null(strstr(fr_ctx_error(h.ctx), "sample 1, position 1: target"));
+        harness_close(&h);
+        net_free(&n);
     }
 }
 
@@ -283,6 +310,7 @@ int main(void)
         cmocka_unit_test(masked_numbers_have_no_share),
         cmocka_unit_test(wild_values_stay),
         cmocka_unit_test(bf16_overflows),
+        cmocka_unit_test(shares_are_checked),
     };
     return cmocka_run_group_tests_name("conformance/errors", tests, NULL, NULL);
 }

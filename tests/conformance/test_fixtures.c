@@ -27,6 +27,20 @@ static const struct {
     {FR_OP_SDPA, 1e-5},
     {FR_OP_SOFTMAX, 1e-5},   {FR_OP_RMS_NORM, 1e-5},     {FR_OP_GROUP_NORM, 1e-5},
     {FR_OP_ROPE, 1e-5},
+    {FR_OP_LINEAR, 1e-5},        {FR_OP_CONV2D, 1e-4},
+    {FR_OP_BATCH_NORM, 1e-5},    {FR_OP_RELU, 1e-5},
+    {FR_OP_LAYER_NORM, 1e-5},    {FR_OP_GELU, 1e-5},
+    {FR_OP_SELU, 1e-5},          {FR_OP_TANH, 1e-5},
+    {FR_OP_SIGMOID, 1e-5},       {FR_OP_MAX_POOL, 1e-5},
+    {FR_OP_AVG_POOL, 1e-5},      {FR_OP_GLOBAL_POOL, 1e-5},
+    {FR_OP_ADD, 1e-5},           {FR_OP_CONCAT, 1e-5},
+    {FR_OP_FLATTEN, 1e-5},       {FR_OP_EMBEDDING, 1e-5},
+    {FR_OP_ATTENTION, 1e-5},     {FR_OP_LSTM, 1e-4},
+    {FR_OP_MEAN_TIME, 1e-5},     {FR_OP_LAST_TIME, 1e-5},
+    {FR_OP_CROSS_ENTROPY, 1e-5}, {FR_OP_MSE, 1e-5},
+    {FR_OP_SMOOTH_L1, 1e-5},     {FR_OP_BCE, 1e-5},
+    {FR_OP_COSINE, 1e-5},        {FR_OP_SLICE, 1e-5},
+    {FR_OP_REVERSE_TIME, 1e-5},  {FR_OP_CROSS_ATTENTION, 1e-5},
 };
 
 /* PyTorch computed with floats; here the inputs are rounded to 8 bits, too. */
@@ -41,7 +55,8 @@ static void write_line(const fixture_case *c, fr_operator op, char *line, size_t
         snprintf(name, sizeof name, "x%d", i);
         const fixture_tensor *x = fixture_find(c, name);
         if (!x) break;
-        at += (size_t)snprintf(line + at, room - at, "%s = %s ", name, x->is_int ? "ids" : "x");
+        const char *kind = x->is_int ? "ids" : i == 1 && fr_operator_is_loss(op) ? "data" : "x";
+        at += (size_t)snprintf(line + at, room - at, "%s = %s ", name, kind);
         for (int d = 1; d < x->n_dims; d++)
             at += (size_t)snprintf(line + at, room - at, "%s%d", d > 1 ? "," : "", (int)x->dim[d]);
         at += (size_t)snprintf(line + at, room - at, "%s%s; ", x->n_dims < 2 ? "-" : "",

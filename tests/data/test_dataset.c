@@ -8,8 +8,9 @@
 
 static void registry(void **state)
 {
-    static const char *const names[] = {"fashion-mnist", "mnist",    "cifar10", "text",     "tsv",
-                                        "pairs",         "multi30k", "npy",     "synthetic"};
+    static const char *const names[] = {"fashion-mnist", "mnist",    "cifar10",  "text",
+                                        "tsv",           "pairs",    "multi30k", "npy",
+                                        "csv",           "synthetic"};
     const fr_data_source *const *list = fr_data_list();
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -17,10 +17,10 @@ typedef struct probe_set {
 } probe_set;
 
 static fr_status probe_read(const fr_dataset *d, fr_split split, int64_t index, uint64_t seed,
-                            uint64_t draw, void *input, int32_t *target, int32_t *length)
+                            uint64_t draw, void *input, void *target, int32_t *length)
 {
     const probe_set *p = (const probe_set *)d;
-    int32_t *x = input;
+    int32_t *x = input, *y = target;
     if (p->delay) usleep(p->delay);
     if (p->is_held && index == 0) {
         quiet_wait();
@@ -31,8 +31,8 @@ static fr_status probe_read(const fr_dataset *d, fr_split split, int64_t index, 
     x[0] = (int32_t)index;
     x[1] = draw == FR_DRAW_PLAIN ? -1 : (int32_t)draw;
     x[2] = (int32_t)seed;
-    target[0] = index == p->ignore_at ? FR_TARGET_IGNORE : (int32_t)split;
-    target[1] = (int32_t)index;
+    y[0] = index == p->ignore_at ? FR_TARGET_IGNORE : (int32_t)split;
+    y[1] = (int32_t)index;
     *length = (int32_t)(index % WIDTH + 1);
     return FR_OK;
 }
@@ -89,8 +89,8 @@ static void collect(scratch *s, probe_set *p, int batch, int64_t first, int64_t 
             const int32_t *x = (const int32_t *)b->input + i * WIDTH;
             assert_int_equal(x[1], (first + k) * batch + i);
             assert_int_equal(x[2], seed);
-            assert_int_equal(b->target[2 * i], FR_TRAIN);
-            assert_int_equal(b->target[2 * i + 1], x[0]);
+            assert_int_equal(((int32_t *)b->target)[2 * i], FR_TRAIN);
+            assert_int_equal(((int32_t *)b->target)[2 * i + 1], x[0]);
             assert_int_equal(b->length[i], x[0] % WIDTH + 1);
             index[k * batch + i] = x[0];
         }
@@ -212,7 +212,8 @@ static void evaluation(void **state)
                 bool real = k * BATCH + i < N;
                 assert_int_equal(x[0], real ? k * BATCH + i : 0);
                 assert_int_equal(x[1], real ? -1 : 0);
-                assert_int_equal(b->target[2 * i + 1], real ? k * BATCH + i : FR_TARGET_IGNORE);
+                assert_int_equal(((int32_t *)b->target)[2 * i + 1],
+                                 real ? k * BATCH + i : FR_TARGET_IGNORE);
                 assert_int_equal(b->length[i], real ? x[0] % WIDTH + 1 : 1);
             }
             fr_loader_release(l, b);
@@ -378,7 +379,7 @@ static void same_as_reading(void **state)
                 assert_int_equal(fr_dataset_read(d, FR_TRAIN, w, 9, (uint64_t)position, x, y, NULL),
                                  FR_OK);
                 matches += memcmp(x, (const int32_t *)b->input + i * CONTEXT, sizeof x) == 0 &&
-                           memcmp(y, b->target + i * CONTEXT, sizeof y) == 0;
+                           memcmp(y, (int32_t *)b->target + i * CONTEXT, sizeof y) == 0;
             }
             assert_true(matches >= 1);
             assert_null(b->length);

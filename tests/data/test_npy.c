@@ -82,6 +82,34 @@ static void token_arrays(void **state)
     fr_dataset_close(d);
 }
 
+/* Floats are numbers; integers become some where the loss reads them. */
+static void float_targets(void **state)
+{
+    scratch *s = *state;
+    float x[2], y[3];
+    const fr_data_info wants_floats = {.has_float_targets = true};
+    PUT("x.npy", "<f4", "2, 2", ((float[]){1, 2, 3, 4}));
+    PUT("y.npy", "<f8", "2, 3", ((double[]){0.5, -1, 2, 3, NAN, 1e9}));
+    fr_dataset *d = open_good(s, NULL, pair);
+    const fr_data_info *info = fr_dataset_info(d);
+    assert_true(info->has_float_targets && info->n_classes == 0);
+    assert_true(fr_shape_equal(&info->target, &FR_SHAPE(3)));
+    assert_int_equal(fr_dataset_read(d, FR_TRAIN, 1, 0, 0, x, y, NULL), FR_OK);
+    assert_true(y[0] == 3 && isnan(y[1]) && y[2] == 1e9f);
+    fr_dataset_close(d);
+    PUT("y.npy", "|u1", "2,", ((uint8_t[]){200, 7}));
+    PUT("ex.npy", "<f4", "1, 2", ((float[]){1, 2}));
+    PUT("ey.npy", "<f4", "1,", ((float[]){0.25f}));
+    d = open_good(s, &wants_floats, both);
+    assert_true(fr_dataset_info(d)->has_float_targets);
+    assert_int_equal(fr_dataset_read(d, FR_TRAIN, 0, 0, 0, x, y, NULL), FR_OK);
+    assert_true(y[0] == 200);
+    assert_int_equal(fr_dataset_read(d, FR_EVAL, 0, 0, 0, x, y, NULL), FR_OK);
+    assert_true(y[0] == 0.25f);
+    fr_dataset_close(d);
+    open_bad(s, NULL, both, "ey.npy", "float32", "uint8", NULL);
+}
+
 static void sizes_and_evaluation(void **state)
 {
     scratch *s = *state;
@@ -110,8 +138,12 @@ static void errors(void **state)
     open_bad(s, NULL, "{name: npy}", "input", NULL);
     open_bad(s, NULL, pair, "test.yaml:1", "x.npy", NULL);
     PUT("x.npy", "<f4", "2, 2", ((float[]){1, 2, 3, 4}));
-    PUT("y.npy", "<f4", "2,", ((float[]){0, 1}));
-    open_bad(s, NULL, pair, "y.npy", "float32", "integers", NULL);
+    PUT("y.npy", "<f4", "2,", ((float[]){0, INFINITY}));
+    open_bad(s, NULL, pair, "y.npy", "row 1", "infinite", NULL);
+    PUT("y.npy", "<f4", "2,", ((float[]){NAN, NAN}));
+    open_bad(s, NULL, pair, "y.npy", "all 2 targets are NaN", NULL);
+    PUT("y.npy", "<f4", "3,", ((float[]){1, 2, 3}));
+    open_bad(s, NULL, pair, "2 samples", "y.npy", "has 3", NULL);
     PUT("y.npy", "<i4", "3,", ((int32_t[]){0, 1, 2}));
     open_bad(s, NULL, pair, "2 samples", "y.npy", "has 3", NULL);
     PUT("y.npy", "<i4", "2, 3", ((int32_t[]){0, 1, 2, 0, 1, 2}));
@@ -168,7 +200,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, scratch_setup, scratch_teardown)
-        T(number_types), T(token_arrays), T(sizes_and_evaluation), T(errors), T(out_of_memory),
+        T(number_types),  T(token_arrays), T(sizes_and_evaluation),
+        T(float_targets), T(errors),       T(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

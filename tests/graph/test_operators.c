@@ -102,6 +102,11 @@ static const struct good goods[] = {
     {FR_OP_CROSS_ENTROPY, NONE, 2, {S(10), SCALAR}, {FR_F32, FR_I32}, S(3), "", 60, 0},
     {FR_OP_CROSS_ENTROPY, {.loss = {.label_smoothing = 0.1f}}, 2, {S(4, 10), S(4)},
      {FR_F32, FR_I32}, S(3), "", 240, 0},
+    {FR_OP_MSE, NONE, 2, {S(4, 5), S(4, 5)}, {FR_F32, FR_F32}, S(3), "", 120, 0},
+    {FR_OP_MSE, NONE, 2, {S(1), SCALAR}, {FR_F32, FR_F32}, S(3), "", 6, 0},
+    {FR_OP_SMOOTH_L1, {.loss = {.beta = 2}}, 2, {S(5), S(5)}, {FR_F32, FR_F32}, S(3), "", 30, 0},
+    {FR_OP_BCE, NONE, 2, {S(5), S(5, 1)}, {FR_F32, FR_F32}, S(3), "", 30, 0},
+    {FR_OP_COSINE, NONE, 2, {S(4, 5), S(4, 5)}, {FR_F32, FR_F32}, S(3), "", 120, 0},
 };
 /* clang-format on */
 
@@ -293,6 +298,10 @@ static const struct bad bads[] = {
      "label_smoothing is 1"},
     {FR_OP_CROSS_ENTROPY, {.loss = {.label_smoothing = NAN}}, 2, {S(10), SCALAR},
      {FR_F32, FR_I32}, "label_smoothing is nan"},
+    {FR_OP_MSE, NONE, 2, {S(5), SCALAR}, {FR_F32, FR_I32}, "holds integers"},
+    {FR_OP_MSE, NONE, 2, {S(4, 5), S(5)}, {FR_F32, FR_F32}, "targets must be (4, 5); b is (5)"},
+    {FR_OP_SMOOTH_L1, {.loss = {.beta = -1}}, 2, {S(5), S(5)}, {FR_F32, FR_F32}, "beta is -1"},
+    {FR_OP_COSINE, NONE, 2, {S(1), SCALAR}, {FR_F32, FR_F32}, "dimensions"},
 };
 /* clang-format on */
 

@@ -9,7 +9,7 @@ static void compare_nodes(const fr_graph *a, const fr_graph *b, fr_dtype precisi
     assert_int_equal(fr_graph_n_nodes(a), fr_graph_n_nodes(b));
     for (int i = 0; i < fr_graph_n_nodes(a); i++) {
         const fr_node *x = fr_graph_node(a, i), *y = fr_graph_node(b, i);
-        bool is_fixed = x->op == FR_OP_INPUT || x->op == FR_OP_CROSS_ENTROPY || x->dtype == FR_I32;
+        bool is_fixed = x->op == FR_OP_INPUT || fr_operator_is_loss(x->op) || x->dtype == FR_I32;
         assert_string_equal(x->name, y->name);
         assert_int_equal(x->op, y->op);
         assert_int_equal(x->n_inputs, y->n_inputs);
@@ -49,7 +49,7 @@ static void check(fr_ctx *ctx, const fr_model *model, const fr_model_options *o)
     compare_params(g, half);
     for (int i = 0; i < fr_graph_n_nodes(g); i++) {
         const fr_node *n = fr_graph_node(g, i);
-        bool may = n->op != FR_OP_INPUT && n->op != FR_OP_CROSS_ENTROPY && n->dtype == FR_F32;
+        bool may = n->op != FR_OP_INPUT && !fr_operator_is_loss(n->op) && n->dtype == FR_F32;
         types[i] = may && i % 3 == 0 ? FR_BF16 : n->dtype;
     }
     assert_ok(ctx, fr_graph_retype(ctx, half, FR_F32, types, &mixed));

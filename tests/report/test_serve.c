@@ -106,7 +106,9 @@ static fr_progress progress_at(int64_t step)
                          .left_s = 3,
                          .grad_norm = NAN,
                          .eval_loss = NAN,
-                         .eval_accuracy = NAN};
+                         .eval_accuracy = NAN,
+                         .eval_mae = NAN,
+                         .eval_perplexity = NAN};
 }
 
 static void bring(fr_server *s, int64_t step)

@@ -426,14 +426,14 @@ static fr_graph *make_graph(fixture *f)
 
 /* Class 1 is right of the diagonal. */
 static fr_status read_sample(void *user, fr_split split, int64_t index, uint64_t seed,
-                             uint64_t draw, void *input, int32_t *target, int32_t *length)
+                             uint64_t draw, void *input, void *target, int32_t *length)
 {
     fixture *f = user;
     float *x = input;
     (void)split, (void)seed, (void)draw, (void)length;
     if (index >= 64) return fr_fail(f->ctx, FR_IO, "sample %d is beyond reach", (int)index);
     x[0] = (float)(index % 8) - 3.5f, x[1] = (float)(index / 8) - 3.6f;
-    *target = x[0] > x[1];
+    *(int32_t *)target = x[0] > x[1];
     return FR_OK;
 }
 

@@ -16,7 +16,9 @@ static void write_steps(fixture *f, const fr__folder *folder, int64_t done, int6
                          .elapsed_s = 1,
                          .grad_norm = i == 2 ? 1.5 : NAN,
                          .eval_loss = i == 3 ? 0.25 : NAN,
-                         .eval_accuracy = i == 3 ? 0.75 : NAN};
+                         .eval_accuracy = i == 3 ? 0.75 : NAN,
+                         .eval_mae = NAN,
+                         .eval_perplexity = NAN};
         assert_done(f, fr__metrics_write(&m, &p));
     }
     assert_done(f, fr__metrics_flush(&m));
@@ -51,8 +53,13 @@ static void test_rules(void **state)
         assert_done(f, fr__folder_open(f->ctx, f->out, i > 0, &folder));
         assert_done(f, fr__metrics_open(f->ctx, &folder, 0, 0, &m));
         m.rules = (fr__stage_rules){fr_policy_find(cases[i].policy), &options, 2, context};
-        fr_progress p = {
-            .step = 1, .lr = 0.5, .grad_norm = NAN, .eval_loss = NAN, .eval_accuracy = NAN};
+        fr_progress p = {.step = 1,
+                         .lr = 0.5,
+                         .grad_norm = NAN,
+                         .eval_loss = NAN,
+                         .eval_accuracy = NAN,
+                         .eval_mae = NAN,
+                         .eval_perplexity = NAN};
         assert_done(f, fr__metrics_write(&m, &p));
         fr__metrics_close(&m);
         fr__folder_close(&folder);
@@ -97,16 +104,18 @@ static void test_lines(void **state)
     fr__folder_close(&folder);
 }
 
-#define HEAD "step,samples,loss,lr,samples_per_s,elapsed_s,grad_norm,eval_loss,eval_accuracy\n"
+#define HEAD                                                                          \
+    "step,samples,loss,lr,samples_per_s,elapsed_s,grad_norm,eval_loss,eval_accuracy," \
+    "eval_mae,eval_perplexity\n"
 
 static void test_csv(void **state)
 {
     fixture *f = *state;
     fr__folder folder;
     char path[256];
-    static const char whole[] = HEAD "1,32,0.1,0.5,100,1,,,\n"
-                                     "2,64,0.2,0.5,100,1,1.5,,\n"
-                                     "3,96,0.30000000000000004,0.5,100,1,,0.25,0.75\n";
+    static const char whole[] = HEAD "1,32,0.1,0.5,100,1,,,,,\n"
+                                     "2,64,0.2,0.5,100,1,1.5,,,,\n"
+                                     "3,96,0.30000000000000004,0.5,100,1,,0.25,0.75,,\n";
     assert_done(f, fr__folder_open(f->ctx, f->out, false, &folder));
     snprintf(path, sizeof path, "%s/metrics.csv", f->out);
     write_steps(f, &folder, 0, 3);
@@ -124,7 +133,7 @@ static void test_csv(void **state)
     write_text(path, "a,b\n1,2\n"); /* not ours: begun anew, from where the run is */
     write_steps(f, &folder, 2, 3);
     text = read_text(path, NULL);
-    assert_string_equal(text, HEAD "3,96,0.30000000000000004,0.5,100,1,,0.25,0.75\n");
+    assert_string_equal(text, HEAD "3,96,0.30000000000000004,0.5,100,1,,0.25,0.75,,\n");
     free(text);
     fr__folder_close(&folder);
 }
@@ -133,7 +142,12 @@ static void test_full_disk(void **state)
 {
     fixture *f = *state;
     fr__metrics m = {.ctx = f->ctx, .file = fopen("/dev/full", "w"), .path = "metrics.jsonl"};
-    fr_progress p = {.step = 1, .grad_norm = NAN, .eval_loss = NAN, .eval_accuracy = NAN};
+    fr_progress p = {.step = 1,
+                     .grad_norm = NAN,
+                     .eval_loss = NAN,
+                     .eval_accuracy = NAN,
+                     .eval_mae = NAN,
+                     .eval_perplexity = NAN};
     if (!m.file) skip_because("a full disk", "there is no /dev/full");
     assert_failed(f, fr__metrics_write(&m, &p), FR_IO, "metrics.jsonl", "space");
     fr__metrics_close(&m);

@@ -82,6 +82,11 @@ const net_case operator_cases[] = {
     {"a = x 5; t = ids - 0 4; y = cross_entropy a t", 4, 0},
     {"a = x 6,5; t = ids 6 -1 4; y = cross_entropy a t label_smoothing=0.2", 2, 0},
     {"a = x 6,4; t = ids 6 -1 3; y = cross_entropy a t has_ignore=1 ignore_index=2", 3, 0},
+    {"a = x 5; t = data 5; y = mse a t", 4, 0},
+    {"a = x 3,1; t = data 3; y = mse a t", 2, 0},
+    {"a = x 7; t = data 7; y = smooth_l1 a t beta=4", 3, 0},
+    {"a = x 6; t = share 6; y = bce a t", 4, 0},
+    {"a = x 3,5; t = data 3,5; y = cosine a t", 2, 0},
 };
 const size_t n_operator_cases = sizeof operator_cases / sizeof operator_cases[0];
 
@@ -291,6 +296,12 @@ const net_case network_cases[] = {
     {"a = x 9,21; n = ids - 0 9; b = lstm a hidden=16; y = last_time b n", 5, 1e-4},
     {"a = x 9,21; n = ids - 0 9; y = mean_time a n", 5, 0},
     {"a = x 40; t = ids - 0 36; b = linear a out=37; y = cross_entropy b t", 9, 0},
+    {"a = x 40; t = data 37; b = linear a out=37; y = mse b t", 9, 0},
+    {"a = x 7,16; t = data 7,601; b = linear a out=601; y = mse b t", 2, 0},
+    {"a = x 12; t = data -; b = linear a out=1; y = smooth_l1 b t beta=0.5", 5, 0},
+    {"a = x 40; t = share 37; b = linear a out=37; y = bce b t", 9, 0},
+    {"a = x 7,16; t = data 7,33; b = linear a out=33; y = cosine b t", 5, 0},
+    {"a = x 3,8,8; t = share 2,8,8; b = conv2d a out=2 kernel=3,3 pad=1,1; y = bce b t", 3, 0},
     {"a = x 7,16; t = ids 7 -1 256; b = linear a out=257; y = cross_entropy b t "
      "label_smoothing=0.1",
      3, 0},

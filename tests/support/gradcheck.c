@@ -30,7 +30,7 @@ static double loss_of(const harness *h)
         for (size_t j = 0; h->dy[i] && j < h->n_y[i]; j++)
             sum += (double)h->y[i][j] * (double)h->dy[i][j];
         const fr_node *node = fr_graph_node(h->graph, fr_program_output(h->program, i)->node);
-        for (size_t j = 0; node->op == FR_OP_CROSS_ENTROPY && j < h->n_y[i]; j += 3)
+        for (size_t j = 0; fr_operator_is_loss(node->op) && j < h->n_y[i]; j += 3)
             sum += (double)h->y[i][j] * (double)h->pass.loss_scale;
     }
     return sum;

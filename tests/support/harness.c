@@ -300,7 +300,7 @@ void harness_fill(harness *h, const net *n, uint64_t seed)
         harness_random(seed, stream_of(node->name), values, h->n_x[i]);
         for (size_t j = 0; j < h->n_x[i]; j++) {
             if (node->dtype != FR_I32) {
-                values[j] *= 2;
+                values[j] = n && n->is_share[index] ? (values[j] + 1) / 2 : values[j] * 2;
                 continue;
             }
             int low = n ? n->low[index] : 0, span = n ? n->high[index] - low + 1 : 1;

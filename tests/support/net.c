@@ -72,6 +72,7 @@ static const attr_key keys[] = {
     KEY(CROSS_ENTROPY, "label_smoothing", FLOAT, 1, loss.label_smoothing),
     KEY(CROSS_ENTROPY, "has_ignore", BOOL, 1, loss.has_ignore),
     KEY(CROSS_ENTROPY, "ignore_index", INT, 1, loss.ignore_index),
+    KEY(SMOOTH_L1, "beta", FLOAT, 1, loss.beta),
 };
 
 static void set_attr(fr_attrs *attrs, fr_operator op, const char *key, const char *values)
@@ -140,7 +141,8 @@ static void define(builder *b, const char *name, int node)
 static bool add_source(builder *b, const char *name, const char *kind, char **words)
 {
     bool is_int = strcmp(kind, "ids") == 0, wants_grad = strcmp(kind, "x") == 0;
-    if (!is_int && !wants_grad && strcmp(kind, "data") != 0) return false;
+    bool is_share = strcmp(kind, "share") == 0;
+    if (!is_int && !wants_grad && !is_share && strcmp(kind, "data") != 0) return false;
     char inner[32];
     snprintf(inner, sizeof inner, "%s.in", name);
     fr_attrs attrs = {.input = {.shape = parse_shape(strtok_r(NULL, " ", words)),
@@ -152,6 +154,7 @@ static bool add_source(builder *b, const char *name, const char *kind, char **wo
         b->n->low[node] = atoi(low ? low : "0");
         b->n->high[node] = atoi(high ? high : "0");
     }
+    if (node >= 0) b->n->is_share[node] = is_share;
     if (wants_grad) node = fr_graph_add(b->n->graph, FR_OP_LAYER_NORM, name, NULL, 1, &node);
     define(b, name, node);
     b->n->stage.first = node + 1;
@@ -209,7 +212,7 @@ void net_build(net *n, const char *line)
     assert_true(b.count > 0);
     int last = b.names[b.count - 1].node;
     n->stage.last = last + 1;
-    if (fr_graph_node(n->graph, last)->op != FR_OP_CROSS_ENTROPY) b.kept[b.n_kept++] = last;
+    if (!fr_operator_is_loss(fr_graph_node(n->graph, last)->op)) b.kept[b.n_kept++] = last;
     for (int i = 0; i < b.n_kept; i++) {
         char name[32];
         snprintf(name, sizeof name, "sink%d", i);
@@ -227,7 +230,7 @@ void net_set_types(net *n, fr_dtype precision, uint64_t others)
     for (int i = 0; i < fr_graph_n_nodes(old); i++) {
         const fr_node *node = fr_graph_node(old, i);
         const bool is_fixed =
-            node->op == FR_OP_INPUT || node->op == FR_OP_CROSS_ENTROPY || node->dtype == FR_I32;
+            node->op == FR_OP_INPUT || fr_operator_is_loss(node->op) || node->dtype == FR_I32;
         types[i] = is_fixed ? node->dtype : others >> i % 64 & 1 ? other : precision;
     }
     if (fr_graph_retype(n->ctx, old, precision, types, &n->graph) != FR_OK)

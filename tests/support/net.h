@@ -5,6 +5,7 @@
  * Statements are NAME = OPERATOR INPUT... KEY=VALUE... with the keys of fr_attrs. Sources:
  *     x SHAPE            a float tensor with a gradient
  *     data SHAPE         a float tensor without a gradient
+ *     share SHAPE        likewise, of numbers in 0..1
  *     ids SHAPE LOW HIGH integers in LOW..HIGH; shape - is one number per sample
  * Sources come first. The operators form one stage, cut out of a graph that has more on both sides:
  * a program of the stage gets any values at its inputs, any gradient at its output (its last node),
@@ -22,6 +23,7 @@ typedef struct net {
     fr_graph *graph;
     fr_stage stage;                              /* first and last only */
     int low[NET_MAX_NODES], high[NET_MAX_NODES]; /* by node: range of integer inputs */
+    bool is_share[NET_MAX_NODES];                /* by node: floats in 0..1 */
 } net;
 
 /* A line that cannot be built fails the running test. */

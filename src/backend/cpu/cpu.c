@@ -58,7 +58,11 @@
     X(REVERSE_TIME, fr__cpu_rows, false, true)         \
     X(MEAN_TIME, fr__cpu_time, false, false)           \
     X(LAST_TIME, fr__cpu_time, false, false)           \
-    X(CROSS_ENTROPY, fr__cpu_loss, false, true)
+    X(CROSS_ENTROPY, fr__cpu_loss, false, true)        \
+    X(MSE, fr__cpu_distance, false, false)             \
+    X(SMOOTH_L1, fr__cpu_distance, false, false)       \
+    X(BCE, fr__cpu_distance, false, false)             \
+    X(COSINE, fr__cpu_distance, false, false)
 
 static const struct {
     fr__kernel_maker make;

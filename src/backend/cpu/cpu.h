@@ -36,6 +36,7 @@ fr_status fr__cpu_rows(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel 
 fr_status fr__cpu_lstm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__cpu_time(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__cpu_loss(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_distance(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 
 /* A kernel of `make` that gets row-major inputs only: tensors in other layouts are reordered to
  * row-major in scratch before each call, and gradients back after it. */

@@ -43,48 +43,52 @@ static void ref_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn bod
     if (n) body(arg, 0, n);
 }
 
-#define MAKERS(X)                         \
-    X(LINEAR, fr__ref_linear)             \
-    X(CONV2D, fr__ref_conv2d)             \
-    X(BATCH_NORM, fr__ref_batch_norm)     \
-    X(LAYER_NORM, fr__ref_layer_norm)     \
-    X(RELU, fr__ref_activation)           \
-    X(GELU, fr__ref_activation)           \
-    X(SELU, fr__ref_activation)           \
-    X(TANH, fr__ref_activation)           \
-    X(SIGMOID, fr__ref_activation)        \
-    X(SILU, fr__ref_activation)           \
-    X(GELU_EXACT, fr__ref_activation)     \
-    X(RELU6, fr__ref_activation)          \
-    X(HARDSWISH, fr__ref_activation)      \
-    X(HARDSIGMOID, fr__ref_activation)    \
-    X(LEAKY_RELU, fr__ref_activation)     \
-    X(ELU, fr__ref_activation)            \
-    X(MUL, fr__ref_binary)                \
-    X(SUBTRACT, fr__ref_binary)           \
-    X(SOFTMAX, fr__ref_softmax)           \
-    X(RMS_NORM, fr__ref_rms_norm)         \
-    X(GROUP_NORM, fr__ref_group_norm)     \
-    X(ROPE, fr__ref_rope)                 \
-    X(STOCHASTIC_DEPTH, fr__ref_dropout)  \
-    X(DROPOUT, fr__ref_dropout)           \
-    X(ALPHA_DROPOUT, fr__ref_dropout)     \
-    X(MAX_POOL, fr__ref_max_pool)         \
-    X(AVG_POOL, fr__ref_avg_pool)         \
-    X(GLOBAL_POOL, fr__ref_global_pool)   \
-    X(ADD, fr__ref_add)                   \
-    X(CONCAT, fr__ref_concat)             \
-    X(SLICE, fr__ref_rows)                \
-    X(FLATTEN, fr__ref_identity)          \
-    X(EMBEDDING, fr__ref_embedding)       \
-    X(ATTENTION, fr__ref_attention)       \
-    X(CROSS_ATTENTION, fr__ref_attention) \
-    X(SDPA, fr__ref_attention)            \
-    X(LSTM, fr__ref_lstm)                 \
-    X(REVERSE_TIME, fr__ref_rows)         \
-    X(MEAN_TIME, fr__ref_mean_time)       \
-    X(LAST_TIME, fr__ref_last_time)       \
-    X(CROSS_ENTROPY, fr__ref_cross_entropy)
+#define MAKERS(X)                           \
+    X(LINEAR, fr__ref_linear)               \
+    X(CONV2D, fr__ref_conv2d)               \
+    X(BATCH_NORM, fr__ref_batch_norm)       \
+    X(LAYER_NORM, fr__ref_layer_norm)       \
+    X(RELU, fr__ref_activation)             \
+    X(GELU, fr__ref_activation)             \
+    X(SELU, fr__ref_activation)             \
+    X(TANH, fr__ref_activation)             \
+    X(SIGMOID, fr__ref_activation)          \
+    X(SILU, fr__ref_activation)             \
+    X(GELU_EXACT, fr__ref_activation)       \
+    X(RELU6, fr__ref_activation)            \
+    X(HARDSWISH, fr__ref_activation)        \
+    X(HARDSIGMOID, fr__ref_activation)      \
+    X(LEAKY_RELU, fr__ref_activation)       \
+    X(ELU, fr__ref_activation)              \
+    X(MUL, fr__ref_binary)                  \
+    X(SUBTRACT, fr__ref_binary)             \
+    X(SOFTMAX, fr__ref_softmax)             \
+    X(RMS_NORM, fr__ref_rms_norm)           \
+    X(GROUP_NORM, fr__ref_group_norm)       \
+    X(ROPE, fr__ref_rope)                   \
+    X(STOCHASTIC_DEPTH, fr__ref_dropout)    \
+    X(DROPOUT, fr__ref_dropout)             \
+    X(ALPHA_DROPOUT, fr__ref_dropout)       \
+    X(MAX_POOL, fr__ref_max_pool)           \
+    X(AVG_POOL, fr__ref_avg_pool)           \
+    X(GLOBAL_POOL, fr__ref_global_pool)     \
+    X(ADD, fr__ref_add)                     \
+    X(CONCAT, fr__ref_concat)               \
+    X(SLICE, fr__ref_rows)                  \
+    X(FLATTEN, fr__ref_identity)            \
+    X(EMBEDDING, fr__ref_embedding)         \
+    X(ATTENTION, fr__ref_attention)         \
+    X(CROSS_ATTENTION, fr__ref_attention)   \
+    X(SDPA, fr__ref_attention)              \
+    X(LSTM, fr__ref_lstm)                   \
+    X(REVERSE_TIME, fr__ref_rows)           \
+    X(MEAN_TIME, fr__ref_mean_time)         \
+    X(LAST_TIME, fr__ref_last_time)         \
+    X(CROSS_ENTROPY, fr__ref_cross_entropy) \
+    X(MSE, fr__ref_distance)                \
+    X(SMOOTH_L1, fr__ref_distance)          \
+    X(BCE, fr__ref_distance)                \
+    X(COSINE, fr__ref_distance)
 
 static const fr__kernel_maker of_floats[FR_OPERATOR_COUNT] = {
 #define ROW(op, maker) [FR_OP_##op] = maker,

@@ -39,6 +39,7 @@ fr_status fr__ref_lstm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel 
 fr_status fr__ref_mean_time(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__ref_last_time(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__ref_cross_entropy(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_distance(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 
 /* The node that makes input i of a kernel's node. */
 static inline const fr_node *fr__ref_input(const fr__kernel *k, int i)
