@@ -19,13 +19,31 @@
  * % of the time of mlp, 0.04 and 3 % of vgg16, 0.6 and 3 % of gpt, 1 and 25 % of resnet50, 0.8 and
  * 19 % of inception3. */
 static const double flops_per_byte[FR_OPERATOR_COUNT] = {
-    [FR_OP_ADD] = 1,         [FR_OP_CONCAT] = 1,         [FR_OP_SLICE] = 1,
-    [FR_OP_FLATTEN] = 1,     [FR_OP_REVERSE_TIME] = 1,   [FR_OP_MEAN_TIME] = 1,
-    [FR_OP_LAST_TIME] = 1,   [FR_OP_RELU] = 2,           [FR_OP_LAYER_NORM] = 3,
-    [FR_OP_GELU] = 4,        [FR_OP_SELU] = 4,           [FR_OP_TANH] = 4,
-    [FR_OP_SIGMOID] = 4,     [FR_OP_AVG_POOL] = 9,       [FR_OP_GLOBAL_POOL] = 15,
-    [FR_OP_EMBEDDING] = 15,  [FR_OP_CROSS_ENTROPY] = 15, [FR_OP_MAX_POOL] = 24,
-    [FR_OP_BATCH_NORM] = 27, [FR_OP_DROPOUT] = 32,       [FR_OP_ALPHA_DROPOUT] = 32,
+    [FR_OP_ADD] = 1,
+    [FR_OP_CONCAT] = 1,
+    [FR_OP_SLICE] = 1,
+    [FR_OP_FLATTEN] = 1,
+    [FR_OP_REVERSE_TIME] = 1,
+    [FR_OP_MEAN_TIME] = 1,
+    [FR_OP_LAST_TIME] = 1,
+    [FR_OP_RELU] = 2,
+    [FR_OP_LAYER_NORM] = 3,
+    [FR_OP_GELU] = 4,
+    [FR_OP_SELU] = 4,
+    [FR_OP_TANH] = 4,
+    [FR_OP_SIGMOID] = 4,
+    [FR_OP_AVG_POOL] = 9,
+    [FR_OP_GLOBAL_POOL] = 15,
+    [FR_OP_EMBEDDING] = 15,
+    [FR_OP_CROSS_ENTROPY] = 15,
+    [FR_OP_MAX_POOL] = 24,
+    [FR_OP_SELECT] = 1,
+    [FR_OP_RESHAPE] = 1,
+    [FR_OP_PAD] = 1,
+    [FR_OP_TRANSPOSE] = 2,
+    [FR_OP_BATCH_NORM] = 27,
+    [FR_OP_DROPOUT] = 32,
+    [FR_OP_ALPHA_DROPOUT] = 32,
 };
 
 struct best {
