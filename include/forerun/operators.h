@@ -54,7 +54,11 @@ typedef struct fr_shape {
     X(GLOBAL_POOL, "global_pool", "(C, H, W) -> (C), the mean")                                    \
     X(ADD, "add", "a, b -> a + b")                                                                 \
     X(CONCAT, "concat", "(C1, ...), (C2, ...), ... -> (C1+C2+..., ...)")                           \
-    X(SLICE, "slice", "(T, ...) -> steps from .. to-1: (to - from, ...)")                          \
+    X(SLICE, "slice", "(T, ...) -> steps from .. to-1 of an axis: (to - from, ...)")               \
+    X(SELECT, "select", "(T, ...) -> one step of an axis: (...)")                                  \
+    X(TRANSPOSE, "transpose", "any -> its dimensions in another order")                            \
+    X(RESHAPE, "reshape", "any -> the same numbers in another shape")                              \
+    X(PAD, "pad", "any -> more around it, a constant")                                             \
     X(FLATTEN, "flatten", "any -> (all)")                                                          \
     X(EMBEDDING, "embedding", "ids (T) -> (T, D), learned positions added")                        \
     X(ATTENTION, "attention", "q|k|v (T, 3D) [, length ()] -> (T, D)")                             \
@@ -164,8 +168,23 @@ typedef struct fr_attrs {
             int axis; /* dimension of a sample along which inputs are put side by side */
         } concat;
         struct {
-            int64_t from, to; /* steps of the first dimension; from < to */
+            int axis;
+            int64_t from, to; /* steps of the axis; from < to */
         } slice;
+        struct {
+            int axis;
+            int64_t index; /* negative: from the end */
+        } select;
+        struct {
+            int order[FR_MAX_DIMS]; /* dimension i of the output is order[i] of the input */
+        } transpose;
+        struct {
+            fr_shape shape; /* one dimension may be -1: the rest */
+        } reshape;
+        struct {
+            int64_t before[FR_MAX_DIMS], after[FR_MAX_DIMS]; /* numbers added to each dimension */
+            float value;
+        } pad;
         struct {
             float label_smoothing; /* 0 <= e < 1 */
             bool has_ignore;       /* skip targets equal to ignore_index too */

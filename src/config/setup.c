@@ -111,7 +111,7 @@ static fr_status find_nodes(fr__setup *s, fr_conf *model)
 static int source_of(const fr_graph *g, int node)
 {
     const fr_node *n = fr_graph_node(g, node);
-    bool moves = n->op == FR_OP_SLICE || n->op == FR_OP_REVERSE_TIME;
+    bool moves = n->op != FR_OP_INPUT && n->dtype == FR_I32;
     return moves ? source_of(g, n->inputs[0]) : node;
 }
 

@@ -32,6 +32,8 @@ static const double flops_per_byte[FR_OPERATOR_COUNT] = {
     [FR_OP_ROPE] = 2,        [FR_OP_RMS_NORM] = 3,       [FR_OP_STOCHASTIC_DEPTH] = 1,
     [FR_OP_SOFTMAX] = 4,     [FR_OP_GROUP_NORM] = 6,     [FR_OP_MSE] = 2,
     [FR_OP_SMOOTH_L1] = 2,   [FR_OP_BCE] = 15,           [FR_OP_COSINE] = 2,
+    [FR_OP_SELECT] = 1,      [FR_OP_RESHAPE] = 1,        [FR_OP_PAD] = 1,
+    [FR_OP_TRANSPOSE] = 2,
 };
 
 struct best {

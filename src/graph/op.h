@@ -57,9 +57,9 @@ fr_init fr__op_bias_init(const fr__infer *t, double fan_in);
 fr_init fr__op_uniform_init(double fan_in); /* in +-1/sqrt(fan_in) */
 
 void fr__op_param(fr__infer *t, const char *suffix, fr_shape shape, fr_init init, bool is_buffer);
-/* Set the output to float with this shape. A rule that moves integers changes the type
- * afterwards. */
+/* Set the output to float with this shape; fr__op_moved: to the type of the first input. */
 void fr__op_output(fr__infer *t, fr_shape shape);
+void fr__op_moved(fr__infer *t, fr_shape shape);
 void fr__op_flops(fr__infer *t, double forward, double back_input, double back_weight);
 
 fr_status fr__infer_input(fr__infer *t);
@@ -84,6 +84,10 @@ fr_status fr__infer_add(fr__infer *t);
 fr_status fr__infer_concat(fr__infer *t);
 fr_status fr__infer_flatten(fr__infer *t);
 fr_status fr__infer_slice(fr__infer *t);
+fr_status fr__infer_select(fr__infer *t);
+fr_status fr__infer_transpose(fr__infer *t);
+fr_status fr__infer_reshape(fr__infer *t);
+fr_status fr__infer_pad(fr__infer *t);
 fr_status fr__infer_reverse_time(fr__infer *t);
 fr_status fr__infer_time(fr__infer *t);
 fr_status fr__infer_cross_entropy(fr__infer *t);

@@ -1,5 +1,5 @@
-/* op_shape.c -- operators that join, move, reshape or reduce: add, concat, slice, flatten, reverse,
- * mean and last over time. */
+/* op_shape.c -- operators that join, reverse or reduce: add, concat, flatten, reverse, mean and
+ * last over time. */
 #include "graph/op.h"
 
 static fr_status fail_pair(const fr__infer *t, int i, const char *needs)
@@ -46,31 +46,11 @@ fr_status fr__infer_concat(fr__infer *t)
     return FR_OK;
 }
 
-/* Accepts numbers or ids, because nothing is computed. */
-static void move_output(fr__infer *t, fr_shape shape)
-{
-    fr__op_output(t, shape);
-    if (t->in[0]->dtype == FR_I32) t->node->dtype = FR_I32;
-}
-
-fr_status fr__infer_slice(fr__infer *t)
-{
-    int64_t from = t->node->attrs.slice.from, to = t->node->attrs.slice.to;
-    fr_shape s = t->in[0]->shape;
-    FR_TRY(fr__op_input(t, 0, t->in[0]->dtype, 1, FR_MAX_DIMS));
-    if (from < 0 || to <= from || to > s.dim[0])
-        return fr__op_fail(t, "from %lld to %lld is outside the %lld steps of input %s",
-                           (long long)from, (long long)to, (long long)s.dim[0], t->in[0]->name);
-    s.dim[0] = to - from;
-    move_output(t, s);
-    return FR_OK;
-}
-
 fr_status fr__infer_reverse_time(fr__infer *t)
 {
     FR_TRY(fr__op_input(t, 0, t->in[0]->dtype, 1, FR_MAX_DIMS));
     FR_TRY(fr__op_length(t, 1));
-    move_output(t, t->in[0]->shape);
+    fr__op_moved(t, t->in[0]->shape);
     return FR_OK;
 }
 

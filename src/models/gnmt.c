@@ -21,7 +21,7 @@ typedef struct side {
 
 static int embed(const side *s, int64_t from)
 {
-    fr_attrs part = {.slice = {from, from + s->o->context}};
+    fr_attrs part = {.slice = {.from = from, .to = from + s->o->context}};
     fr_attrs table = {.weight_init = {FR_INIT_UNIFORM, 0.1f},
                       .embedding = {s->o->vocab, s->o->width, 0}};
     int x = fr__layer(s->g, FR_OP_SLICE, fr__input(s->g), &part, "%s.ids", s->name);

@@ -32,6 +32,8 @@ _Static_assert(AT(linear.out) == AT(conv2d.out), "one row for both");
 _Static_assert(AT(conv2d.stride) - AT(pool.stride) == AT(conv2d.kernel) - AT(pool.kernel) &&
                    AT(conv2d.pad) - AT(pool.pad) == AT(conv2d.kernel) - AT(pool.kernel),
                "windows of convolutions and pools are alike");
+_Static_assert(AT(concat.axis) == AT(slice.axis) && AT(concat.axis) == AT(select.axis),
+               "one row for all");
 
 /* One number counts for both. */
 static fr_status read_pair(fr_conf *c, const fr_key *k, int to[2])
@@ -72,6 +74,35 @@ static fr_status read_shape(fr_conf *c, fr_attrs *a)
     return FR_OK;
 }
 
+static fr_status read_order(fr_conf *c, fr_attrs *a)
+{
+    int64_t order[FR_MAX_DIMS];
+    int n;
+    FR_TRY(fr_conf_ints(c, "order", FR_MAX_DIMS, order, &n));
+    for (int i = 0; i < FR_MAX_DIMS; i++) {
+        bool is_dim = i < n && order[i] >= 0 && order[i] < FR_MAX_DIMS;
+        a->transpose.order[i] = is_dim ? (int)order[i] : -1;
+    }
+    return FR_OK;
+}
+
+/* Settings that are lists. */
+static fr_status read_lists(fr_conf *c, fr_operator op, fr_attrs *a)
+{
+    int n;
+    switch (op) {
+    case FR_OP_INPUT: return read_shape(c, a);
+    case FR_OP_RESHAPE:
+        return fr_conf_ints(c, "shape", FR_MAX_DIMS, a->reshape.shape.dim,
+                            &a->reshape.shape.n_dims);
+    case FR_OP_TRANSPOSE: return read_order(c, a);
+    case FR_OP_PAD:
+        FR_TRY(fr_conf_ints(c, "before", FR_MAX_DIMS, a->pad.before, &n));
+        return fr_conf_ints(c, "after", FR_MAX_DIMS, a->pad.after, &n);
+    default: return FR_OK;
+    }
+}
+
 static fr_status read_init(fr_conf *c, fr_attrs *a)
 {
     const fr_key *k = fr__key_find(fr_model_keys(), section, "init", NULL);
@@ -97,7 +128,7 @@ static fr_status read_attrs(fr_conf *c, const char *name, fr_operator op, fr_att
             return fr_conf_fail(c, NULL, "node %s (%s): %s is missing", name, op_name,
                                 fr__key_name(k));
     }
-    if (op == FR_OP_INPUT) return read_shape(c, to);
+    FR_TRY(read_lists(c, op, to));
     if (op == FR_OP_LINEAR || op == FR_OP_CONV2D || op == FR_OP_EMBEDDING || op == FR_OP_LSTM)
         return read_init(c, to);
     if (op == FR_OP_CROSS_ENTROPY && fr_conf_has(c, "ignore_index")) {

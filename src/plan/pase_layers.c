@@ -120,7 +120,8 @@ static void add_joint(maker *m, int i, const fr_node *node)
 static void fold(maker *m, int i, const fr_node *node)
 {
     int layer = node->n_inputs ? m->layer_of[node->inputs[0]] : -1;
-    bool counts = node->op != FR_OP_FLATTEN && !fr_operator_is_loss(node->op);
+    bool counts =
+        node->op != FR_OP_FLATTEN && node->op != FR_OP_RESHAPE && !fr_operator_is_loss(node->op);
     m->layer_of[i] = layer;
     if (layer >= 0 && counts) m->to->at[layer].points += 3 * words(m, i);
 }

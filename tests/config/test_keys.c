@@ -225,7 +225,11 @@ static void nodes(void **state)
         "  - {name: key, op: linear, out: 8, init: normal, init_scale: 0.1}\n"
         "  - {name: cross, op: cross_attention, heads: 2, inputs: [attend, key]}\n"
         "  - {name: sdpa, op: sdpa, heads: 2, inputs: [attend, attend, attend]}\n"
-        "  - {name: mean, op: mean_time}\n"
+        "  - {name: turn, op: transpose, order: [1, 0], inputs: [attend]}\n"
+        "  - {name: more, op: pad, before: [0, 1]}\n"
+        "  - {name: one, op: select, index: 0}\n"
+        "  - {name: again, op: reshape, shape: [5, -1]}\n"
+        "  - {name: mean, op: mean_time, inputs: [sdpa]}\n"
         "  - {name: target, op: input, shape: [], dtype: int}\n"
         "  - {name: loss, op: cross_entropy, inputs: [lin2, target], ignore_index: 3}\n";
     (void)state;

@@ -177,7 +177,7 @@ static world stored_world(void)
     assert_int_equal(fr_graph_store(w.g, a, FR_BF16), FR_OK);
     int flat = ADD(w.g, FR_OP_FLATTEN, "flat", NULL, a);
     ADD(w.g, FR_OP_CROSS_ENTROPY, "loss", NULL, flat, add_input(w.g, "y", (fr_shape){0}, FR_I32));
-    fr_attrs slice = {.slice = {0, 2}};
+    fr_attrs slice = {.slice = {.to = 2}};
     ADD(w.g, FR_OP_SLICE, "part", &slice, add_input(w.g, "ids", FR_SHAPE(3), FR_I32));
     return w;
 }

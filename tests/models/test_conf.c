@@ -140,6 +140,11 @@ static const char everything[] =
     "  - {name: cross, op: cross_attention, inputs: [a, kv, n], heads: 4}\n"
     "  - {name: three, op: sdpa, inputs: [kv, cross, cross, n], heads: 4, kv_heads: 2,\n"
     "     causal: true, window: 2, scale: 0.5}\n"
+    "  - {name: cols, op: slice, inputs: [a], axis: 1, from: 2, to: 4}\n"
+    "  - {name: turn, op: transpose, inputs: [kv], order: [1, 0]}\n"
+    "  - {name: one, op: select, axis: 1, index: -1}\n"
+    "  - {name: again, op: reshape, shape: [4, -1]}\n"
+    "  - {name: wider, op: pad, before: [1], after: [0, 2], value: 0.5}\n"
     "  - {name: narrow, op: lstm, inputs: [cross], hidden: 20, projection: 12}\n"
     "  - {name: lstm, op: lstm, inputs: [narrow], hidden: 12}\n"
     "  - {name: res, op: add, inputs: [lstm, e]}\n"
@@ -174,7 +179,7 @@ static void nodes_read_all(void **state)
     fr_ctx *ctx = fr_ctx_create();
     fr_graph *g = good(ctx, everything, NULL);
     assert_string_equal(fr_graph_name(g), "zoo");
-    assert_int_equal(fr_graph_n_nodes(g), 40);
+    assert_int_equal(fr_graph_n_nodes(g), 45);
     const fr_attrs *rope = attrs_of(g, "rope"), *gn = attrs_of(g, "gn");
     assert_true(rope->rope.heads == 3 && rope->rope.rotated_heads == 2);
     assert_true(rope->rope.rotated_width == 2 && rope->rope.base == 500);
@@ -187,6 +192,13 @@ static void nodes_read_all(void **state)
     assert_true(narrow->lstm.hidden == 20 && narrow->lstm.projection == 12);
     assert_int_equal(attrs_of(g, "kv")->concat.axis, 1);
     assert_int_equal(attrs_of(g, "cross")->attention.heads, 4);
+    const fr_attrs *cols = attrs_of(g, "cols"), *turn = attrs_of(g, "turn");
+    assert_true(cols->slice.axis == 1 && cols->slice.from == 2 && cols->slice.to == 4);
+    assert_true(turn->transpose.order[0] == 1 && turn->transpose.order[1] == 0);
+    assert_true(attrs_of(g, "one")->select.axis == 1 && attrs_of(g, "one")->select.index == 4);
+    assert_int_equal(attrs_of(g, "again")->reshape.shape.dim[1], 6);
+    const fr_attrs *wider = attrs_of(g, "wider");
+    assert_true(wider->pad.before[0] == 1 && wider->pad.after[1] == 2 && wider->pad.value == 0.5f);
     const fr_attrs *three = attrs_of(g, "three");
     assert_true(three->attention.heads == 4 && three->attention.kv_heads == 2);
     assert_true(three->attention.causal && three->attention.window == 2);
@@ -261,6 +273,12 @@ static void bad_nodes(void **state)
     bad(ctx, INPUT "  - {name: input, op: relu}", "net.yaml:3:5",
         "already has a node of this name");
     bad(ctx, INPUT "  - {name: a b, op: relu}", "net.yaml:3:5", "visible");
+    bad(ctx, INPUT "  - {name: a, op: transpose, order: [2, 0]}", "net.yaml:3:5",
+        "order has -1 at place 2");
+    bad(ctx, INPUT "  - {name: a, op: transpose}", "net.yaml:3", "order");
+    bad(ctx, INPUT "  - {name: a, op: reshape, shape: [5, -1]}", "net.yaml:3:5", "192 numbers");
+    bad(ctx, INPUT "  - {name: a, op: pad, before: [-1]}", "net.yaml:3:5", "-1 before");
+    bad(ctx, INPUT "  - {name: a, op: select, axis: 3, index: 0}", "net.yaml:3:5", "axis is 3");
     bad(ctx, INPUT "  - {name: a, op: dropout, p: 1.5}", "net.yaml:3:31", "p");
     bad(ctx, INPUT "  - {name: a, op: batch_norm, eps: 0}", "net.yaml:3", "eps");
     bad(ctx, INPUT "  - {name: a, op: linear, out: 3, init: xavier}", "net.yaml:3:41", "'xavier'");

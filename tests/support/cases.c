@@ -51,6 +51,15 @@ const net_case operator_cases[] = {
     {"a = x 2,3,1; b = x 2,3,4; y = concat a b axis=2", 2, 0},
     {"a = x 6,3; y = slice a from=2 to=5", 2, 0},
     {"a = x 5; y = slice a to=1", 3, 0},
+    {"a = x 3,5,2; y = slice a axis=1 from=1 to=4", 2, 0},
+    {"a = x 3,5; y = slice a axis=1 from=4 to=5", 2, 0},
+    {"a = x 4,3; y = select a index=-1", 2, 0},
+    {"a = x 2,3,4; y = select a axis=1 index=1", 2, 0},
+    {"a = x 3,4; y = transpose a order=1,0", 2, 0},
+    {"a = x 2,3,2,2; y = transpose a order=2,0,3,1", 2, 0},
+    {"a = x 3,4; y = reshape a shape=2,-1,3", 2, 0},
+    {"a = x 3,2; y = pad a before=1,0 after=0,2 value=0.5", 2, 0},
+    {"a = x 2,2,3; y = pad a before=0,1,1 after=1,1", 2, 0},
     {"a = x 3,2,2; y = flatten a", 2, 0},
     {"t = ids 5 0 6; y = embedding t vocab=7 width=4", 3, 0},
     {"t = ids 4 0 4; y = embedding t vocab=5 width=6 positions=6", 2, 0},
@@ -285,6 +294,20 @@ const net_case network_cases[] = {
     {"q = data 9,8; k = x 7,4; v = data 7,4; y = sdpa q k v heads=2 kv_heads=1", 3, 0},
     {"q = x 9,8; k = data 7,8; v = x 7,8; y = sdpa q k v heads=2", 3, 0},
     {"a = x 9,21; b = slice a from=1 to=8; c = slice a from=2 to=9; y = add b c", 3, 0},
+    {"a = x 37,50; b = transpose a order=1,0; c = slice b axis=1 from=3 to=20; "
+     "d = slice b axis=1 from=20 to=37; e = add c d; keep b; f = pad e before=2,1 after=0,3; "
+     "y = add f f",
+     3, 0},
+    {"a = x 17,6,5; b = transpose a order=1,2,0; c = reshape b shape=30,-1; d = linear c out=20; "
+     "e = select d index=7; f = select d index=-2; y = add e f",
+     3, 0},
+    {"t = ids 12 0 20; i = reshape t shape=3,4; j = transpose i order=1,0; k = select j index=2; "
+     "l = slice t from=2 to=5; y = embedding k vocab=21 width=6; z = embedding l vocab=21 width=6; "
+     "s = add y z",
+     3, 0},
+    {"a = x 16,6,6; b = conv2d a out=16 kernel=3,3 pad=1,1; c = transpose b order=1,2,0; "
+     "d = pad b after=0,0,2; e = reshape b shape=96,6; keep c; keep d; y = select e axis=1 index=3",
+     2, 1e-4},
     {"a = x 16,6,6; b = conv2d a out=16 kernel=3,3 pad=1,1; c = slice b from=3 to=9; "
      "d = reverse_time b; y = concat b d axis=2; keep c",
      2, 1e-4},

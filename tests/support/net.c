@@ -7,9 +7,9 @@
 
 #include "support/test.h"
 
-typedef enum attr_type { ATTR_I64, ATTR_INT, ATTR_FLOAT, ATTR_BOOL } attr_type;
+typedef enum attr_type { ATTR_I64, ATTR_INT, ATTR_FLOAT, ATTR_BOOL, ATTR_SHAPE } attr_type;
 
-/* KEY=V1,V2 of an operator goes to `count` numbers at `offset` of its attributes. */
+/* KEY=V1,V2 of an operator goes to up to `count` numbers at `offset` of its attributes. */
 typedef struct attr_key {
     fr_operator op;
     const char *key;
@@ -67,8 +67,16 @@ static const attr_key keys[] = {
     KEY(LSTM, "hidden", I64, 1, lstm.hidden),
     KEY(LSTM, "projection", I64, 1, lstm.projection),
     KEY(CONCAT, "axis", INT, 1, concat.axis),
+    KEY(SLICE, "axis", INT, 1, slice.axis),
     KEY(SLICE, "from", I64, 1, slice.from),
     KEY(SLICE, "to", I64, 1, slice.to),
+    KEY(SELECT, "axis", INT, 1, select.axis),
+    KEY(SELECT, "index", I64, 1, select.index),
+    KEY(TRANSPOSE, "order", INT, FR_MAX_DIMS, transpose.order),
+    KEY(RESHAPE, "shape", SHAPE, FR_MAX_DIMS, reshape.shape),
+    KEY(PAD, "before", I64, FR_MAX_DIMS, pad.before),
+    KEY(PAD, "after", I64, FR_MAX_DIMS, pad.after),
+    KEY(PAD, "value", FLOAT, 1, pad.value),
     KEY(CROSS_ENTROPY, "label_smoothing", FLOAT, 1, loss.label_smoothing),
     KEY(CROSS_ENTROPY, "has_ignore", BOOL, 1, loss.has_ignore),
     KEY(CROSS_ENTROPY, "ignore_index", INT, 1, loss.ignore_index),
@@ -85,6 +93,7 @@ static void set_attr(fr_attrs *attrs, fr_operator op, const char *key, const cha
         for (int n = 0; n < k->count; n++) {
             char *end;
             double v = strtod(text, &end);
+            if (end == text && n > 0) break;
             if (end == text) fail_msg("%s=%s: expected %d numbers", key, values, k->count);
             text = *end == ',' ? end + 1 : end;
             switch (k->type) {
@@ -92,6 +101,10 @@ static void set_attr(fr_attrs *attrs, fr_operator op, const char *key, const cha
             case ATTR_INT: ((int *)(void *)at)[n] = (int)v; break;
             case ATTR_FLOAT: ((float *)(void *)at)[n] = (float)v; break;
             case ATTR_BOOL: ((bool *)(void *)at)[n] = v != 0; break;
+            case ATTR_SHAPE:
+                ((fr_shape *)(void *)at)->dim[n] = (int64_t)v;
+                ((fr_shape *)(void *)at)->n_dims = n + 1;
+                break;
             }
         }
         return;

@@ -24,7 +24,11 @@
     X(AVG_POOL, fr__cpu_pool, true, false)             \
     X(GLOBAL_POOL, fr__cpu_pool, true, false)          \
     X(CONCAT, fr__cpu_concat, true, true)              \
-    X(SLICE, fr__cpu_rows, false, true)                \
+    X(SLICE, fr__cpu_move, false, true)                \
+    X(SELECT, fr__cpu_move, false, true)               \
+    X(TRANSPOSE, fr__cpu_move, false, true)            \
+    X(PAD, fr__cpu_move, false, true)                  \
+    X(RESHAPE, fr__cpu_flatten, false, false)          \
     X(FLATTEN, fr__cpu_flatten, false, false)          \
     X(LINEAR, fr__cpu_linear, false, true)             \
     X(LAYER_NORM, fr__cpu_layer_norm, false, true)     \

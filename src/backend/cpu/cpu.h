@@ -32,6 +32,7 @@ fr_status fr__cpu_dropout(const fr__kernel_spec *spec, fr_arena *arena, fr__kern
 fr_status fr__cpu_sum(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__cpu_embedding(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__cpu_attention(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__cpu_move(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__cpu_rows(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__cpu_lstm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__cpu_time(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);

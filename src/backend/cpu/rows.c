@@ -1,4 +1,4 @@
-/* rows.c -- slice and reverse_time: operators that move whole steps, of numbers or of ids. */
+/* rows.c -- reverse_time, which moves whole steps, of numbers or of ids. */
 #include "backend/cpu/cpu.h"
 #include "base/simd.h"
 
@@ -6,8 +6,7 @@
 
 typedef struct rows {
     fr__kernel k;
-    int64_t n_in, n, width; /* steps of input and output, bytes of a step */
-    int64_t from;           /* slice; -1: reverse_time */
+    int64_t n, width; /* steps, bytes of a step */
     bool has_length;
 } rows;
 
@@ -19,15 +18,11 @@ typedef struct rows_job {
 static int64_t length_of(const rows_job *job, int64_t sample)
 {
     const rows *r = job->r;
-    int64_t n = r->has_length ? ((const int32_t *)job->a->x[1])[sample] : r->n_in;
-    return n < 0 ? 0 : n > r->n_in ? r->n_in : n;
+    int64_t n = r->has_length ? ((const int32_t *)job->a->x[1])[sample] : r->n;
+    return n < 0 ? 0 : n > r->n ? r->n : n;
 }
 
-static int64_t source_of(const rows *r, int64_t t, int64_t length)
-{
-    if (r->from >= 0) return t + r->from;
-    return t < length ? length - 1 - t : t;
-}
+static int64_t source_of(int64_t t, int64_t length) { return t < length ? length - 1 - t : t; }
 
 static void move_samples(void *arg, size_t begin, size_t end)
 {
@@ -37,7 +32,7 @@ static void move_samples(void *arg, size_t begin, size_t end)
         int64_t length = length_of(job, s);
         for (int64_t t = 0; t < r->n; t++)
             memcpy((char *)job->a->y + (s * r->n + t) * r->width,
-                   (const char *)job->a->x[0] + (s * r->n_in + source_of(r, t, length)) * r->width,
+                   (const char *)job->a->x[0] + (s * r->n + source_of(t, length)) * r->width,
                    (size_t)r->width);
     }
 }
@@ -51,14 +46,13 @@ FR_SIMD_RANGE(return_samples)
 {
     const rows_job *job = arg;
     const rows *r = job->r;
-    bool is_whole = r->n == r->n_in, add = job->a->add_dx[0];
+    const bool add = job->a->add_dx[0];
     for (int64_t s = (int64_t)begin; s < (int64_t)end; s++) {
         int64_t length = length_of(job, s);
-        char *dx = (char *)job->a->dx[0] + s * r->n_in * r->width;
-        if (!add && !is_whole) memset(dx, 0, (size_t)(r->n_in * r->width));
+        char *dx = (char *)job->a->dx[0] + s * r->n * r->width;
         for (int64_t t = 0; t < r->n; t++) {
             const void *dy = (const char *)job->a->dy + (s * r->n + t) * r->width;
-            void *to = dx + source_of(r, t, length) * r->width;
+            void *to = dx + source_of(t, length) * r->width;
             if (add)
                 add_floats(to, dy, r->width / (int64_t)sizeof(float));
             else
@@ -89,10 +83,8 @@ fr_status fr__cpu_rows(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel 
     rows *r = (rows *)fr__kernel_new(spec, arena, sizeof *r, &rows_ops);
     if (!r) return FR_NO_MEMORY;
     const fr_node *node = r->k.node;
-    r->n_in = fr_graph_node(spec->graph, spec->inputs[0])->shape.dim[0];
     r->n = node->shape.dim[0];
     r->width = fr_shape_count(&node->shape) / r->n * (int64_t)fr_dtype_bytes(r->k.y.dtype);
-    r->from = node->op == FR_OP_SLICE ? node->attrs.slice.from : -1;
     r->has_length = spec->n_inputs > 1;
     r->k.needs_x = r->has_length ? 2 : 0;
     r->k.can_add_dx = r->k.y.dtype == FR_F32;

@@ -74,7 +74,11 @@ static void ref_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn bod
     X(GLOBAL_POOL, fr__ref_global_pool)     \
     X(ADD, fr__ref_add)                     \
     X(CONCAT, fr__ref_concat)               \
-    X(SLICE, fr__ref_rows)                  \
+    X(SLICE, fr__ref_move)                  \
+    X(SELECT, fr__ref_move)                 \
+    X(TRANSPOSE, fr__ref_move)              \
+    X(PAD, fr__ref_move)                    \
+    X(RESHAPE, fr__ref_identity)            \
     X(FLATTEN, fr__ref_identity)            \
     X(EMBEDDING, fr__ref_embedding)         \
     X(ATTENTION, fr__ref_attention)         \

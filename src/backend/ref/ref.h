@@ -34,6 +34,7 @@ fr_status fr__ref_add(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel *
 fr_status fr__ref_concat(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__ref_embedding(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__ref_attention(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_move(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__ref_rows(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__ref_lstm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__ref_mean_time(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);

@@ -1,14 +1,10 @@
-/* rows.c -- slice and reverse_time: operators that move whole steps, of numbers or of ids.
+/* rows.c -- reverse_time, which moves whole steps, of numbers or of ids.
  *
  * Step t of the output is step source(t) of the input; no two come from the same one. So the
- * gradient goes back the same way, and unused steps have a zero gradient. */
+ * gradient goes back the same way. */
 #include "backend/ref/ref.h"
 
-static int64_t source_of(const fr__kernel *k, int64_t t, int64_t length)
-{
-    if (k->node->op == FR_OP_SLICE) return t + k->node->attrs.slice.from;
-    return t < length ? length - 1 - t : t;
-}
+static int64_t source_of(int64_t t, int64_t length) { return t < length ? length - 1 - t : t; }
 
 static int64_t step_size(const fr_node *node)
 {
@@ -17,13 +13,13 @@ static int64_t step_size(const fr_node *node)
 
 static fr_status rows_forward(fr__kernel *k, const fr__kernel_args *a)
 {
-    int64_t n_in = fr__ref_input(k, 0)->shape.dim[0], n = k->node->shape.dim[0];
+    int64_t n = k->node->shape.dim[0];
     int64_t width = step_size(k->node);
     for (int64_t s = 0; s < k->batch; s++) {
-        int64_t length = fr__ref_length(k, a, s, n_in);
+        int64_t length = fr__ref_length(k, a, s, n);
         for (int64_t t = 0; t < n; t++)
             memcpy((float *)a->y + (s * n + t) * width,
-                   (const float *)a->x[0] + (s * n_in + source_of(k, t, length)) * width,
+                   (const float *)a->x[0] + (s * n + source_of(t, length)) * width,
                    (size_t)width * sizeof(float));
     }
     return FR_OK;
@@ -31,15 +27,15 @@ static fr_status rows_forward(fr__kernel *k, const fr__kernel_args *a)
 
 static fr_status rows_backward(fr__kernel *k, const fr__kernel_args *a)
 {
-    int64_t n_in = fr__ref_input(k, 0)->shape.dim[0], n = k->node->shape.dim[0];
+    int64_t n = k->node->shape.dim[0];
     int64_t width = step_size(k->node);
     for (int64_t s = 0; s < k->batch; s++) {
-        int64_t length = fr__ref_length(k, a, s, n_in);
-        float *dx = (float *)a->dx[0] + s * n_in * width;
-        if (!a->add_dx[0]) memset(dx, 0, (size_t)(n_in * width) * sizeof(float));
+        int64_t length = fr__ref_length(k, a, s, n);
+        float *dx = (float *)a->dx[0] + s * n * width;
+        if (!a->add_dx[0]) memset(dx, 0, (size_t)(n * width) * sizeof(float));
         for (int64_t t = 0; t < n; t++) {
             const float *dy = (const float *)a->dy + (s * n + t) * width;
-            float *to = dx + source_of(k, t, length) * width;
+            float *to = dx + source_of(t, length) * width;
             for (int64_t i = 0; i < width; i++) fr__ref_put(&to[i], (double)dy[i], true);
         }
     }
