@@ -44,7 +44,7 @@ static bool matters(const fr_conf *now, const char *path)
     const fr_conf *name = schedule ? fr__conf_child(schedule, "name") : NULL;
     if (strcmp(path, "train.steps") == 0 || strcmp(path, "train.epochs") == 0) {
         const fr_lr_schedule *lr = name ? fr_lr_find(name->text) : NULL;
-        return lr && !lr->is_constant;
+        return lr && !lr->is_endless;
     }
     for (const char *const *s = sections; *s; s++)
         if (is_below(path, *s)) return true;

@@ -21,6 +21,7 @@ static const struct variant {
     {"adam", {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1}},
     {"adamw", {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-4, .weight_decay = 0.1}},
     {"nadam", {.lr = 0.02, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .momentum_decay = 0.004}},
+    {"lion", {.lr = 0.02, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.1}},
 };
 #define N_VARIANTS ((int)(sizeof variants / sizeof *variants))
 #define LAST 7 /* number of the update */
@@ -189,6 +190,8 @@ static void distances(void **unused)
             near(distance(both[b], &adam, FR_EXTRAPOLATE_CONSTANT, 3, s, rates), sum / (1 - 0.8));
             near(distance(both[b], &adam, FR_EXTRAPOLATE_DECAY, 3, s, rates), dying);
         }
+        for (int kind = FR_EXTRAPOLATE_APPLIED; kind <= FR_EXTRAPOLATE_DECAY; kind++)
+            near(distance(&fr__optim_lion, &adam, (fr_extrapolation)kind, 3, s, rates), sum);
         near(distance(&fr__optim_nadam, &adam, FR_EXTRAPOLATE_CONSTANT, 3, s, rates),
              sum / (1 - 0.8));
     }
