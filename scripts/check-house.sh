@@ -35,6 +35,7 @@ layers() {
                   "checkpoint:9 runlog:10 run:11 study:12 compare:12 report:12", rows, " ")
         for (i = 1; i <= n; i++) { split(rows[i], row, ":"); layer[row[1]] = row[2] + 0 }
         owner["operators"] = "graph" # public headers that are not named after their module
+        owner["groups"] = "optim"
         owner["efficiency"] = "study"
         owner["events"] = "sched"
         owner["clock"] = "sched"

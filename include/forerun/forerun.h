@@ -13,6 +13,7 @@
 #include <forerun/events.h>
 #include <forerun/exec_plan.h>
 #include <forerun/graph.h>
+#include <forerun/groups.h>
 #include <forerun/io.h>
 #include <forerun/models.h>
 #include <forerun/operators.h>

@@ -34,7 +34,9 @@ FR_WORDS(type_name, "fp32", "bf16")
 FR_WORDS(kind_name, "measured", "emulated", "simulated", "published")
 
 #define TO(member) FR_AT(fr__settings, member)
+#define IN(member) FR_AT(fr__group_settings, member)
 #define OPTIMIZER "train.optimizer."
+#define GROUPS "train.groups[]."
 #define SCHEDULE "train.schedule."
 #define PARALLEL "parallel."
 #define COMPARE "compare."
@@ -97,6 +99,17 @@ static const fr_key keys[] = {
             "matrices move as far as with adamw: steps times 0.2 sqrt(max(rows, columns)); false: "
             "times sqrt(max(1, rows / columns))",
             TO(optim.match_rms_adamw)),
+    FR_ITEMS("train.groups", NULL,
+             "parameters with a rate or a weight decay of their own, or none at all; the first "
+             "group that matches decides"),
+    FR_TEXT(GROUPS "match", "",
+            "name of a parameter, as layer1.weight; * stands for any text, as *.bias", IN(match)),
+    FR_REAL(GROUPS "lr_factor", "1", 0, FLT_MAX, "learning rate, as a multiple of the others'",
+            IN(lr_factor)),
+    FR_REAL(GROUPS "weight_decay", "(the optimizer's)", 0, FLT_MAX,
+            "in place of train.optimizer.weight_decay", IN(weight_decay)),
+    FR_BOOL(GROUPS "freeze", "false",
+            "keep the values: no update, and no gradients that only they would need", IN(freeze)),
     FR_TEXT(SCHEDULE "name", "constant", "how the learning rate changes", .choice = schedule_name,
             .refusal = "no learning-rate schedule is called '%s'; there are: %s", TO(lr.name)),
     FR_INT(SCHEDULE "warmup", "0", 0, INFINITY, "updates of linear rise at the start",

@@ -88,6 +88,7 @@ static fr_status read_train(fr_conf *c, fr__settings *s)
     if (s->epochs == 0 && s->steps == 0)
         return fr_conf_fail(c, "epochs", "epochs and steps are both 0: set one of them");
     FR_TRY(read_optimizer(c, s));
+    FR_TRY(fr__settings_groups(c, s));
     return read_schedule(c, s);
 }
 
