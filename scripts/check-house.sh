@@ -34,7 +34,9 @@ layers() {
                   "weights:3 cost:3 methods:4 exec:5 emulate:5 engine:6 probe:7 sim:7 plan:8 config:8 forecast:9 " \
                   "checkpoint:9 runlog:10 run:11 study:12 compare:12 report:12", rows, " ")
         for (i = 1; i <= n; i++) { split(rows[i], row, ":"); layer[row[1]] = row[2] + 0 }
-        owner["operators"] = "graph" # public headers that are not named after their module
+        owner["attrs"] = "graph" # public headers that are not named after their module
+        owner["operators"] = "graph"
+        owner["groups"] = "optim"
         owner["efficiency"] = "study"
         owner["events"] = "sched"
         owner["clock"] = "sched"

@@ -58,9 +58,10 @@ typedef struct fr_engine_desc {
     const fr_optimizer *optimizer;
     fr_optim_options options; /* options.lr: base rate */
     fr_lr_options lr;
-    double clip_norm; /* 0 = none; of the whole model, or of a stage if there is no flush */
-    bool clip_late;   /* no flush: by the norm of the whole model too, as late as it is known */
-    bool want_norm;   /* compute the gradient norm of every mini-batch */
+    fr_param_groups groups; /* n = 0: none; lives as long as the engine */
+    double clip_norm;       /* 0 = none; of the whole model, or of a stage if there is no flush */
+    bool clip_late; /* no flush: by the norm of the whole model too, as late as it is known */
+    bool want_norm; /* compute the gradient norm of every mini-batch */
     uint64_t seed;
     bool keep_grads; /* gradients survive the update (for dumps): no update on the fly */
     int logits_node; /* whose value evaluation returns; 0, which is an INPUT: none */

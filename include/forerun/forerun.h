@@ -2,6 +2,7 @@
 #ifndef FORERUN_FORERUN_H
 #define FORERUN_FORERUN_H
 
+#include <forerun/attrs.h>
 #include <forerun/backend.h>
 #include <forerun/base.h>
 #include <forerun/clock.h>
@@ -14,6 +15,7 @@
 #include <forerun/exec_plan.h>
 #include <forerun/export.h>
 #include <forerun/graph.h>
+#include <forerun/groups.h>
 #include <forerun/io.h>
 #include <forerun/models.h>
 #include <forerun/operators.h>

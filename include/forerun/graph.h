@@ -8,7 +8,7 @@
 #ifndef FORERUN_GRAPH_H
 #define FORERUN_GRAPH_H
 
-#include <forerun/operators.h>
+#include <forerun/attrs.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,6 +26,7 @@ typedef struct fr_param {
     int tied_to;    /* parameter that holds the values, or -1 */
     bool has_ties;  /* others are tied to it */
     bool is_buffer; /* running statistics: saved, not trained */
+    bool is_frozen; /* never updated (fr_graph_freeze); a tied one is as its owner */
 } fr_param;
 
 typedef struct fr_node {
@@ -37,7 +38,7 @@ typedef struct fr_node {
     fr_attrs attrs;       /* defaults filled in */
     fr_shape shape;       /* of one sample of the output */
     fr_dtype dtype;       /* of the stored values; their gradients have the same */
-    bool needs_grad;      /* a trained parameter is at or above it */
+    bool needs_grad;      /* a parameter that is trained and not frozen is at or above it */
     double flops_forward; /* of one sample; a multiply-add counts 2 */
     double flops_back_input;
     double flops_back_weight;
@@ -77,6 +78,12 @@ FR_API fr_dtype fr_graph_precision(const fr_graph *g);
  * Failures go to ctx. */
 FR_API FR_MUST_USE fr_status fr_graph_retype(fr_ctx *ctx, const fr_graph *g, fr_dtype precision,
                                              const fr_dtype *types, fr_graph **out);
+
+/* The same graph, in which the parameters with frozen[param] keep their values: a training step
+ * computes no gradients for them, and none that only they would need. Those tied to another and
+ * running statistics are as they are without it; fr_graph_retype keeps what is frozen. */
+FR_API FR_MUST_USE fr_status fr_graph_freeze(fr_ctx *ctx, const fr_graph *g, const bool *frozen,
+                                             fr_graph **out);
 
 /* No more changes. Fails if anything failed before. */
 FR_API FR_MUST_USE fr_status fr_graph_finish(fr_graph *g);

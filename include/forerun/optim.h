@@ -139,18 +139,24 @@ FR_API void fr_optim_prepare_prediction(const fr_optimizer *opt, const fr_optim_
 
 /* Learning rate by update number. */
 typedef struct fr_lr_options {
-    const char *name; /* constant, step, cosine, polynomial; NULL: constant */
-    int64_t warmup;   /* updates of linear rise before the schedule starts, from lr/warmup */
-    int64_t total;    /* updates of the whole run */
-    int64_t every;    /* step: updates between falls; 0 = 1000 */
-    double gamma;     /* step: factor of a fall; 0 = 0.1 */
-    double power;     /* polynomial; 0 = 1 */
-    double min_ratio; /* cosine, polynomial: final lr / lr */
+    const char *name;   /* as fr_lr_list has it; NULL: constant */
+    int64_t warmup;     /* updates of linear rise before the schedule starts, from lr/warmup */
+    int64_t total;      /* updates of the whole run */
+    int64_t every;      /* step: updates between falls; 0 = 1000 */
+    double gamma;       /* step: factor of a fall; 0 = 0.1 */
+    double power;       /* polynomial; 0 = 1 */
+    double min_ratio;   /* schedules with an end: final lr / lr */
+    double decay;       /* wsd: share of the run, at its end, in which the rate falls; 0 = 0.1 */
+    double rise;        /* one-cycle: share of the run until the full rate; 0 = 0.3 */
+    double start_ratio; /* one-cycle: first lr / lr; 0 = 0.04 */
+    const char *shape;  /* of the descent: linear, cosine, sqrt; NULL: the schedule's */
+    int64_t timescale;  /* inverse-sqrt: updates; 0 = the warm-up, without one 10000 */
 } fr_lr_options;
 
 typedef struct fr_lr_schedule {
     const char *name, *summary;
-    bool is_constant;        /* the length of a run does not matter */
+    bool is_endless;         /* the length of a run does not matter */
+    const char *shape;       /* default of fr_lr_options.shape; NULL: not read */
     const char *const *keys; /* NULL-terminated */
     double (*factor)(const fr_lr_options *o,
                      int64_t t); /* t = 0 for the first update after warm-up */

@@ -13,6 +13,7 @@
 #define FORERUN_WEIGHTS_H
 
 #include <forerun/backend.h>
+#include <forerun/groups.h>
 #include <forerun/optim.h>
 
 #ifdef __cplusplus
@@ -91,7 +92,10 @@ typedef struct fr_store_desc {
     const fr_optimizer *optimizer;
     fr_optim_options options;
     fr_lr_options lr; /* base rate in options.lr */
-    fr_dtype type;    /* of the weights that passes read: FR_F32 or FR_BF16 */
+    int n_groups, n_ranges;
+    const fr_param_group *groups;
+    const fr_group_range *ranges; /* disjoint, by place; weights outside have no group */
+    fr_dtype type;                /* of the weights that passes read: FR_F32 or FR_BF16 */
     /* Weight blocks that passes read, with FR_F32 the newest included: as the execution plan counts
      * them. 0: there are no weights, device and optimizer, and the store counts the blocks that its
      * passes need. */

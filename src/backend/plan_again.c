@@ -37,6 +37,7 @@ static void find_needed(const plan *a)
     const fr_program *p = a->p;
     for (int u = 0; u < p->n_units; u++) {
         const fr__unit *unit = &p->units[u];
+        if (!fr__unit_goes_back(unit)) continue;
         for (int i = 0; i < unit->n_inputs; i++)
             if (unit->kernel->needs_x >> i & 1)
                 a->needed[fr__local(p, unit->inputs[i].node)] = true;
@@ -55,7 +56,8 @@ fr_status fr__plan_again(fr_program *p)
     find_needed(&a);
     for (int u = p->n_units - 1; u >= 0; u--) {
         fr__unit *unit = &p->units[u];
-        bool has_use = unit->kernel->saved_bytes > 0 || a.needed[fr__local(p, fr__unit_out(unit))];
+        bool has_saved = unit->kernel->saved_bytes > 0 && fr__unit_goes_back(unit);
+        bool has_use = has_saved || a.needed[fr__local(p, fr__unit_out(unit))];
         unit->again = a.named[u] && has_use;
         if (!unit->again) continue;
         p->sizes.n_recomputed++;

@@ -209,23 +209,23 @@ static void visit(plan *b, int u)
 {
     fr_program *p = b->p;
     fr__unit *unit = &p->units[u];
-    bool has_params = unit->kernel->ops->backward_weight != NULL, wants_dx = false;
-    for (int i = 0; i < unit->n_inputs; i++) wants_dx |= unit->inputs[i].need_dx;
+    bool has_params = unit->kernel->ops->backward_weight != NULL;
     bool is_loss = fr_operator_is_loss(unit->kernel->node->op);
     b->visited = u;
     int out = fr__unit_out(unit);
     bool has_dy = *grad_of(b, out) >= 0;
     fr__step weight = {.kind = FR_STEP_WEIGHT, .unit = u};
-    if ((has_params || wants_dx) && (has_dy || is_loss)) {
-        if (has_dy) make_dz(b, u, p->desc.split_backward && has_params);
-        visit_inputs(b, u, has_params);
+    if (fr__unit_goes_back(unit) && (has_dy || is_loss)) {
+        if (has_dy) make_dz(b, u, p->desc.split_backward && unit->trained);
+        visit_inputs(b, u, unit->trained);
     } else {
         weight.kind = FR_STEP_NO_GRAD;
     }
+    if (!unit->trained) weight.kind = FR_STEP_FROZEN;
     if (has_params && p->desc.split_backward) {
         if (!fr__vec_push(&p->back_weight, weight)) b->has_failed = true;
     } else if (has_params) {
-        emit(b, weight.kind, -1, number_of(unit->dz));
+        emit(b, weight.kind, -1, unit->trained ? number_of(unit->dz) : -1);
     }
     if (has_dy && *grad_of(b, out) >= 0) drop(b, out);
 }

@@ -35,14 +35,15 @@ static void find_uses(plan *f)
     for (int u = 0; u < p->n_units; u++) {
         const fr__kernel *k = p->units[u].kernel;
         const fr__unit *s = &p->units[u];
+        const bool goes_back = p->desc.training && fr__unit_goes_back(s);
         for (int i = 0; i < s->n_inputs; i++) {
             int x = fr__local(p, s->inputs[i].node);
             f->last_use[x] = u;
             int maker = p->unit_of[x];
-            if (p->desc.training && (k->needs_x >> i & 1)) f->kept[x] = true;
+            if (goes_back && (k->needs_x >> i & 1)) f->kept[x] = true;
             if (s->again && !(maker >= 0 && p->units[maker].again)) f->kept[x] = true;
         }
-        if (p->desc.training && k->needs_y) f->kept[fr__local(p, fr__unit_out(s))] = true;
+        if (goes_back && k->needs_y) f->kept[fr__local(p, fr__unit_out(s))] = true;
     }
 }
 

@@ -276,6 +276,20 @@ static fr_status check_output(fr_program *p, const fr__unit *u)
                    out->name);
 }
 
+/* Some parameter of the unit is not frozen. */
+static bool trains(const fr_program *p, const fr__unit *u)
+{
+    bool any = false;
+    for (int i = 0; i < u->n_nodes; i++) {
+        const fr_node *node = fr_graph_node(p->graph, u->nodes[i]);
+        for (int k = 0; k < node->n_params; k++) {
+            const fr_param *param = fr_graph_param(p->graph, node->params[k]);
+            any |= !param->is_buffer && !param->is_frozen;
+        }
+    }
+    return any;
+}
+
 static fr_status make_kernels(fr_program *p)
 {
     p->layout = FR_ARENA_ARRAY(&p->arena, const fr__layout *, p->n_local);
@@ -297,6 +311,7 @@ static fr_status make_kernels(fr_program *p)
                            p->dev->backend->name, fr_operator_name(op),
                            fr_graph_node(p->graph, u->nodes[0])->name);
         FR_TRY(make(&spec, &p->arena, &u->kernel));
+        u->trained = u->kernel->ops->backward_weight && trains(p, u);
         if (spec.plain_output) FR_TRY(check_output(p, u));
         p->layout[fr__unit_out(u) - p->stage.first] = &u->kernel->y;
     }

@@ -44,7 +44,8 @@ typedef struct fr__unit {
     fr__kernel *kernel;
     fr__unit_input *inputs; /* (n_inputs) as in fr__kernel_spec */
     uint8_t n_nodes, n_inputs, n_params;
-    bool again; /* its forward runs again before the backward */
+    bool again;   /* its forward runs again before the backward */
+    bool trained; /* it makes weight gradients */
     int nodes[FR_MAX_GROUP];
     int params[FR_MAX_PARAMS]; /* placements; trained and buffers as the nodes list them */
     size_t saved, cache;       /* offsets into slot (or area) and cache block */
@@ -54,12 +55,21 @@ typedef struct fr__unit {
 /* The node whose value a unit makes. */
 static inline int fr__unit_out(const fr__unit *u) { return u->nodes[u->n_nodes - 1]; }
 
+/* The backward of a unit computes something. */
+static inline bool fr__unit_goes_back(const fr__unit *u)
+{
+    bool wants_dx = false;
+    for (int i = 0; i < u->n_inputs; i++) wants_dx |= u->inputs[i].need_dx;
+    return u->trained || wants_dx;
+}
+
 typedef enum fr__step_kind {
     FR_STEP_FORWARD,
     FR_STEP_PREPARE, /* dz from dy */
     FR_STEP_INPUT,
     FR_STEP_WEIGHT,
     FR_STEP_NO_GRAD, /* the unit's output reaches no loss: its gradients are zero */
+    FR_STEP_FROZEN,  /* all parameters of the unit are frozen: they have no gradients */
     FR_STEP_COPY,    /* to = from, `bytes` of them */
     FR_STEP_ADD      /* to += from, `bytes` of elements of type dtype */
 } fr__step_kind;

@@ -66,6 +66,12 @@ static fr_status run_input(fr_program *p, const fr_pass *pass, int unit, fr__ker
     return FR_OK;
 }
 
+/* Tied and frozen: the weights are the owner's, and there is no gradient to be added to its. */
+static bool is_owners(const fr_program *p, const fr__placed_param *param)
+{
+    return param->is_tied && fr_graph_param(p->graph, param->pub.param)->is_frozen;
+}
+
 /* The callback may let other devices read gradients that are not transient, so complete them first.
  */
 static fr_status report_ready(fr_program *p, const fr_pass *pass, const fr__unit *u, bool has_run)
@@ -76,7 +82,7 @@ static fr_status report_ready(fr_program *p, const fr_pass *pass, const fr__unit
         has_run && pass->transient_grads && !pass->accumulate ? u->kernel->reports_ready : 0;
     for (int i = 0; i < u->n_params; i++) {
         const fr__placed_param *param = &p->params[u->params[i]];
-        if (param->is_buffer || (done >> i & 1)) continue;
+        if (param->is_buffer || (done >> i & 1) || is_owners(p, param)) continue;
         size_t offset = param->pub.offset;
         pass->grad_ready(pass->user, offset, param->pub.count, pass->grads + offset);
     }
@@ -110,6 +116,7 @@ static fr_status run_step(fr_program *p, const fr_pass *pass, const fr__step *s)
         FR_TRY(u->kernel->ops->backward_weight(u->kernel, &a));
         return report_ready(p, pass, u, true);
     case FR_STEP_NO_GRAD: FR_TRY(clear_grads(p, pass, u)); return report_ready(p, pass, u, false);
+    case FR_STEP_FROZEN: return report_ready(p, pass, u, false);
     case FR_STEP_COPY:
         return backend->copy(p->dev, address(p, pass, s->to), address(p, pass, s->from), s->bytes);
     case FR_STEP_ADD:
@@ -139,7 +146,8 @@ static void note_time(fr_program *p, const fr__step *s, uint64_t ns)
     double ready = 1e-9 * (double)atomic_exchange(&p->meter.ready_ns, 0);
     double own = 1e-9 * (double)ns - ready;
     bool is_forward = s >= p->forward.at && s < p->forward.at + p->forward.n;
-    bool is_weight = s->kind == FR_STEP_WEIGHT || s->kind == FR_STEP_NO_GRAD;
+    bool is_weight =
+        s->kind == FR_STEP_WEIGHT || s->kind == FR_STEP_NO_GRAD || s->kind == FR_STEP_FROZEN;
     *(is_forward ? &t->forward : is_weight ? &t->back_weight : &t->back_input) += own;
     t->ready += ready;
 }

@@ -45,7 +45,7 @@ static bool matters(const fr_conf *now, const char *path)
     const fr_conf *name = schedule ? fr__conf_child(schedule, "name") : NULL;
     if (strcmp(path, "train.steps") == 0 || strcmp(path, "train.epochs") == 0) {
         const fr_lr_schedule *lr = name ? fr_lr_find(name->text) : NULL;
-        return lr && !lr->is_constant;
+        return lr && !lr->is_endless;
     }
     if (is_below(path, "model.weights") || is_below(path, "model.weights_strict")) return false;
     for (const char *const *s = sections; *s; s++)

@@ -29,11 +29,14 @@ static const char *backend_name(int i)
 
 FR_WORDS(memory_name, "refuse", "warn")
 FR_WORDS(clip_name, "stage", "late")
+FR_WORDS(shape_name, "linear", "cosine", "sqrt")
 FR_WORDS(type_name, "fp32", "bf16")
 FR_WORDS(kind_name, "measured", "emulated", "simulated", "published")
 
 #define TO(member) FR_AT(fr__settings, member)
+#define IN(member) FR_AT(fr__group_settings, member)
 #define OPTIMIZER "train.optimizer."
+#define GROUPS "train.groups[]."
 #define SCHEDULE "train.schedule."
 #define PARALLEL "parallel."
 #define COMPARE "compare."
@@ -70,7 +73,7 @@ static const fr_key keys[] = {
             .refusal = "no optimizer is called '%s'; there are: %s"),
     FR_REAL(OPTIMIZER "lr", "(the optimizer's)", 0, FLT_MAX, "learning rate", TO(optim.lr)),
     FR_REAL(OPTIMIZER "weight_decay", "(the optimizer's)", 0, FLT_MAX,
-            "pull towards zero; adamw, muon: beside the gradient, others: in it",
+            "pull towards zero; adamw, muon, lion: beside the gradient, others: in it",
             TO(optim.weight_decay)),
     FR_REAL(OPTIMIZER "momentum", "(0; muon: 0.95)", 0, 1, "share of the last direction that stays",
             TO(optim.momentum)),
@@ -81,9 +84,10 @@ static const fr_key keys[] = {
         TO(optim.dampening)),
     FR_BOOL(OPTIMIZER "nesterov", "(false; muon: true)",
             "step as if the momentum had been applied already", TO(optim.nesterov)),
-    FR_REAL(OPTIMIZER "beta1", "0.9", 0, 1, "memory of the mean of gradients", TO(optim.beta1)),
-    FR_REAL(OPTIMIZER "beta2", "0.999", 0, 1, "memory of the mean of their squares",
-            TO(optim.beta2)),
+    FR_REAL(OPTIMIZER "beta1", "0.9", 0, 1,
+            "memory of the mean of gradients; lion: share of that mean in a step", TO(optim.beta1)),
+    FR_REAL(OPTIMIZER "beta2", "(0.999; lion: 0.99)", 0, 1,
+            "memory of the mean of their squares; lion: of the mean of gradients", TO(optim.beta2)),
     FR_REAL(OPTIMIZER "eps", "1e-08", 0, 1, "added to the root of that mean", TO(optim.eps)),
     FR_REAL(OPTIMIZER "momentum_decay", "0.004", 0, 1, "how slowly beta1 is reached",
             TO(optim.momentum_decay)),
@@ -95,6 +99,17 @@ static const fr_key keys[] = {
             "matrices move as far as with adamw: steps times 0.2 sqrt(max(rows, columns)); false: "
             "times sqrt(max(1, rows / columns))",
             TO(optim.match_rms_adamw)),
+    FR_ITEMS("train.groups", NULL,
+             "parameters with a rate or a weight decay of their own, or none at all; the first "
+             "group that matches decides"),
+    FR_TEXT(GROUPS "match", "",
+            "name of a parameter, as layer1.weight; * stands for any text, as *.bias", IN(match)),
+    FR_REAL(GROUPS "lr_factor", "1", 0, FLT_MAX, "learning rate, as a multiple of the others'",
+            IN(lr_factor)),
+    FR_REAL(GROUPS "weight_decay", "(the optimizer's)", 0, FLT_MAX,
+            "in place of train.optimizer.weight_decay", IN(weight_decay)),
+    FR_BOOL(GROUPS "freeze", "false",
+            "keep the values: no update, and no gradients that only they would need", IN(freeze)),
     FR_TEXT(SCHEDULE "name", "constant", "how the learning rate changes", .choice = schedule_name,
             .refusal = "no learning-rate schedule is called '%s'; there are: %s", TO(lr.name)),
     FR_INT(SCHEDULE "warmup", "0", 0, INFINITY, "updates of linear rise at the start",
@@ -106,6 +121,17 @@ static const fr_key keys[] = {
             TO(lr.power)),
     FR_REAL(SCHEDULE "min_ratio", "0", 0, 1, "share of lr that is left at the end",
             TO(lr.min_ratio)),
+    FR_REAL(SCHEDULE "decay", "0.1", 0, 1, "last share of the run, in which the rate falls",
+            TO(lr.decay)),
+    FR_REAL(SCHEDULE "rise", "0.3", 0, 1, "first share of the run, in which the rate rises to lr",
+            TO(lr.rise)),
+    FR_REAL(SCHEDULE "start_ratio", "0.04", 0, 1, "share of lr that the first update has",
+            TO(lr.start_ratio)),
+    FR_TEXT(SCHEDULE "shape", "(cosine; wsd: linear)",
+            "of the descent; sqrt: 1 - sqrt(share of it that is over)", .choice = shape_name,
+            .refusal = "no shape of a descent is called '%s'; there are: %s", TO(lr.shape)),
+    FR_INT(SCHEDULE "timescale", "(warmup; without one 10000)", 1, INFINITY,
+           "updates after the warm-up until the rate is lr / sqrt(2)", TO(lr.timescale)),
 
     FR_TEXT(PARALLEL "method", "single", "how the run is spread over workers",
             .choice = method_name, .refusal = "this build has no method '%s'; there are: %s"),

@@ -45,11 +45,16 @@ static fr_status read_schedule(fr_conf *train, fr__settings *s)
     fr_lr_defaults(&s->lr);
     FR_TRY(fr__setting(c, section, "name", s));
     FR_TRY(fr__setting(c, section, "warmup", s));
-    FR_TRY(fr__keys_read_listed(c, fr__settings_keys(), section, fr_lr_find(s->lr.name)->keys, s));
+    const fr_lr_schedule *schedule = fr_lr_find(s->lr.name);
+    s->lr.shape = schedule->shape;
+    FR_TRY(fr__keys_read_listed(c, fr__settings_keys(), section, schedule->keys, s));
     /* In a config 0 is a value; it does not stand for the default. */
-    const char *wrong = s->lr.gamma == 0   ? "gamma must be in (0, 1]"
-                        : s->lr.power == 0 ? "power must be above 0"
-                                           : fr_lr_check(&s->lr);
+    const char *wrong = s->lr.gamma == 0         ? "gamma must be in (0, 1]"
+                        : s->lr.power == 0       ? "power must be above 0"
+                        : s->lr.decay == 0       ? "decay must be in (0, 1]"
+                        : s->lr.rise == 0        ? "rise must be in (0, 1)"
+                        : s->lr.start_ratio == 0 ? "start_ratio must be in (0, 1]"
+                                                 : fr_lr_check(&s->lr);
     return wrong ? fr_conf_fail(c, NULL, "schedule %s: %s", s->lr.name, wrong) : FR_OK;
 }
 
@@ -83,6 +88,7 @@ static fr_status read_train(fr_conf *c, fr__settings *s)
     if (s->epochs == 0 && s->steps == 0)
         return fr_conf_fail(c, "epochs", "epochs and steps are both 0: set one of them");
     FR_TRY(read_optimizer(c, s));
+    FR_TRY(fr__settings_groups(c, s));
     return read_schedule(c, s);
 }
 

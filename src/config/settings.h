@@ -11,6 +11,16 @@
 
 enum { FR_MAX_STAGES = 1024, FR_MAX_REPLICAS = 1024 };
 
+enum { FR_MAX_PARAM_GROUPS = 64 };
+
+/* An entry of train.groups. */
+typedef struct fr__group_settings {
+    const char *match; /* pattern of names */
+    double lr_factor, weight_decay;
+    bool freeze, has_weight_decay;
+    int64_t n_params, n_weights; /* that it decides about, once the model is known */
+} fr__group_settings;
+
 typedef struct fr__settings {
     /* train */
     int64_t batch, micro;  /* samples in an update; micro-batches it is split into */
@@ -19,6 +29,8 @@ typedef struct fr__settings {
     const fr_optimizer *optimizer;
     fr_optim_options optim;
     fr_lr_options lr; /* lr.total is set when the number of updates is known */
+    int n_groups;
+    fr__group_settings groups[FR_MAX_PARAM_GROUPS];
     double clip_norm; /* 0: none */
     const char *clip;
     bool clip_late;
@@ -84,6 +96,8 @@ fr_status fr__settings_read(fr_conf *root, const char *config_path, const char *
                             fr__settings *s);
 /* The `parallel` section alone. */
 fr_status fr__settings_parallel(fr_conf *c, fr__settings *s);
+/* train.groups, after the optimizer. */
+fr_status fr__settings_groups(fr_conf *train, fr__settings *s);
 /* Its keys about the emulated cluster, the profile and recompute. */
 fr_status fr__settings_cluster(fr_conf *c, fr__settings *s);
 

@@ -6,6 +6,7 @@
  * of the data. */
 #include "config/setup.h"
 
+#include "base/alloc.h"
 #include "io/conf.h"
 #include "io/file.h"
 #include "models/weight_map.h"
@@ -289,6 +290,7 @@ static fr_status open_all(fr__setup *s, const fr_run_options *o)
     FR_TRY(open_both(s, model, data));
     if (!o->graph) FR_TRY(fr__model_weights(model, &s->weights, &s->is_weights_strict));
     FR_TRY(set_precision(s));
+    FR_TRY(fr__setup_groups(s));
     s->n_steps = fr__settings_n_steps(&s->settings, fr_dataset_info(s->data)->n_train);
     return fr_conf_finish(s->conf);
 }
@@ -336,6 +338,8 @@ void fr__setup_close(fr__setup *s)
     if (!s->is_graph_given) fr_graph_free(s->graph);
     if (!s->is_data_given) fr_dataset_close(s->data);
     fr_conf_free(s->conf);
+    fr__free(s->groups);
+    fr__free(s->group_of);
     memset(s, 0, sizeof *s);
 }
 
@@ -360,6 +364,7 @@ static fr_engine_desc engine_desc(const fr__setup *s)
                             .optimizer = t->optimizer,
                             .options = t->optim,
                             .lr = t->lr,
+                            .groups = fr__setup_param_groups(s),
                             .seed = t->seed,
                             .stall_s = t->stall_s};
 }

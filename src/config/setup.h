@@ -22,6 +22,8 @@ typedef struct fr__setup {
     int input, target, length;  /* INPUT nodes; length -1 where the model has none */
     int loss, logits;           /* nodes */
     int64_t n_steps;            /* updates of the whole run */
+    fr_param_group *groups;     /* [settings.n_groups] */
+    int *group_of;              /* [param]: as fr_param_groups; NULL: there are no groups */
     fr__pipeline pipeline;      /* after fr__setup_pipeline; the engine uses it */
     const char *system_root;    /* tests: prefix of /proc and /sys; NULL: none */
     bool has_warned_proportion; /* that times of this micro-batch size are scaled, not measured */
@@ -37,6 +39,10 @@ void fr__setup_close(fr__setup *s); /* a zeroed or closed setup is fine */
 
 /* Does the graph accept samples of the data set? Errors name both sides and the remedy. */
 fr_status fr__setup_check_fit(fr__setup *s, fr_conf *model);
+
+/* groups.c: who is in which group of train.groups; the graph with what they freeze. */
+fr_status fr__setup_groups(fr__setup *s);
+fr_param_groups fr__setup_param_groups(const fr__setup *s);
 
 /* Cuts and schedules the model, with all checks. */
 fr_status fr__setup_pipeline(fr__setup *s);

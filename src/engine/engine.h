@@ -61,9 +61,11 @@ struct fr_engine {
     fr__emulation *emulation; /* NULL: none */
     size_t *tie_room;         /* bytes of board per worker */
     int64_t n_tie_pieces;     /* rounds of that board per mini-batch */
-    int n_tied, *tied;        /* params in groups that span stages, owners and copies, ascending */
-    const void **tie_pieces;  /* [worker][tied]: of the current sum */
-    int n_tie_links;          /* without a flush */
+    int n_copies; /* tied parameters in another stage than their owners; `tied` lacks frozen ones */
+    int *copies;
+    int n_tied, *tied;       /* params in groups that span stages, owners and copies, ascending */
+    const void **tie_pieces; /* [worker][tied]: of the current sum */
+    int n_tie_links;         /* without a flush */
     fr__tie_link *tie_links;
     bool is_broken;
 

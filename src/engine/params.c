@@ -19,7 +19,7 @@ fr_status fr__params_find(fr_engine *e)
         int home = e->home_of[i] = fr__maker_of(e, param->node);
         if (home < 0)
             return fr_fail(e->ctx, FR_INTERNAL, "parameter %s is in no stage", param->name);
-        if (param->tied_to < 0 && !param->is_buffer) e->n_own[home]++;
+        if (param->tied_to < 0 && !param->is_buffer && !param->is_frozen) e->n_own[home]++;
     }
     return FR_OK;
 }
@@ -69,9 +69,9 @@ static bool is_copy(const fr_engine *e, int param, int owner)
 /* Whether a process holds the parameter or a copy of it in another stage. */
 static bool holds(const fr_engine *e, int rank, int owner)
 {
-    for (int i = -1; i < e->n_tied; i++) {
-        if (i >= 0 && !is_copy(e, e->tied[i], owner)) continue;
-        int stage = e->home_of[i < 0 ? owner : e->tied[i]];
+    for (int i = -1; i < e->n_copies; i++) {
+        if (i >= 0 && !is_copy(e, e->copies[i], owner)) continue;
+        int stage = e->home_of[i < 0 ? owner : e->copies[i]];
         for (int q = 0; q < fr_engine_n_replicas(e, stage); q++)
             if (fr_engine_rank_of(e, fr_engine_worker_of(e, stage, q)) == rank) return true;
     }
@@ -82,8 +82,9 @@ static fr_status set_here(fr_engine *e, int owner, fr__value_kind kind, int whic
                           const void *plain)
 {
     FR_TRY(write_here(e, owner, kind, which, plain));
-    for (int i = 0; i < e->n_tied; i++)
-        if (is_copy(e, e->tied[i], owner)) FR_TRY(write_here(e, e->tied[i], kind, which, plain));
+    for (int i = 0; i < e->n_copies; i++)
+        if (is_copy(e, e->copies[i], owner))
+            FR_TRY(write_here(e, e->copies[i], kind, which, plain));
     return FR_OK;
 }
 

@@ -165,6 +165,7 @@ static fr__exec_desc describe(fr__part *p)
                        .optimizer = d->optimizer,
                        .options = d->options,
                        .lr = d->lr,
+                       .groups = d->groups,
                        .n_samples = d->n_samples,
                        .exact_sum = d->exact_sum,
                        .sync = d->sync};

@@ -10,17 +10,23 @@ enum { TIE_PIECE = 1 << 20 }; /* floats */
 
 /* --- set-up --------------------------------------------------------------------------------- */
 
-/* Owners and copies whose group spans stages, owners first. */
+/* Owners and copies whose group spans stages, owners first. Frozen ones stay equal by themselves.
+ */
 fr_status fr__ties_find(fr_engine *e)
 {
     const fr_graph *g = e->desc.graph;
     int n = fr_graph_n_params(g);
     bool *spans = FR_ARENA_ARRAY(&e->arena, bool, n + 1);
     e->tied = FR_ARENA_ARRAY(&e->arena, int, n + 1);
+    e->copies = FR_ARENA_ARRAY(&e->arena, int, n + 1);
     e->tie_room = FR_ARENA_ARRAY(&e->arena, size_t, e->n_workers + 1);
-    if (!spans || !e->tied || !e->tie_room) return fr__no_memory(e->ctx, (size_t)n, "an engine");
-    for (int i = 0; i < n; i++)
-        if (e->home_of[i] != e->home_of[fr__owner_of(e, i)]) spans[fr__owner_of(e, i)] = true;
+    if (!spans || !e->tied || !e->copies || !e->tie_room)
+        return fr__no_memory(e->ctx, (size_t)n, "an engine");
+    for (int i = 0; i < n; i++) {
+        if (e->home_of[i] == e->home_of[fr__owner_of(e, i)]) continue;
+        e->copies[e->n_copies++] = i;
+        if (!fr_graph_param(g, i)->is_frozen) spans[fr__owner_of(e, i)] = true;
+    }
     for (int i = 0; i < n; i++) {
         int owner = fr__owner_of(e, i);
         bool is_inside = i != owner && e->home_of[i] == e->home_of[owner];

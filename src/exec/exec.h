@@ -81,6 +81,7 @@ typedef struct fr__exec_desc {
     const fr_optimizer *optimizer;
     fr_optim_options options;
     fr_lr_options lr;
+    fr_param_groups groups;
     int n_samples;           /* weights sampled for the prediction error */
     bool is_flush, is_split; /* of the schedule */
     const bool *recompute;   /* [node]: of fr_engine_desc; read by fr__exec_create only */

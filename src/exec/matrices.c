@@ -11,7 +11,8 @@ static bool is_hidden_matrix(const fr_graph *g, int param)
 {
     const fr_param *p = fr_graph_param(g, param);
     return fr_graph_node(g, p->node)->op == FR_OP_LINEAR && p->shape.n_dims == 2 &&
-           p->tied_to < 0 && !p->has_ties && p->node != fr_graph_find_op(g, FR_OP_LINEAR);
+           p->tied_to < 0 && !p->has_ties && !p->is_frozen &&
+           p->node != fr_graph_find_op(g, FR_OP_LINEAR);
 }
 
 static fr_matrix matrix_at(const fr__exec *x, int placement)

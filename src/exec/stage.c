@@ -327,7 +327,8 @@ fr_status fr__exec_allocate(fr__exec *x)
 }
 
 /* Each parameter begins a new block of a sum of squares, so that the sum does not depend on its
- * neighbours. A copy of a parameter that another stage owns is updated but not summed. */
+ * neighbours. A copy of a parameter that another stage owns is updated but not summed; a frozen one
+ * is neither. */
 static fr_status list_norm_blocks(fr__exec *x)
 {
     const fr_graph *g = x->d.graph;
@@ -346,7 +347,7 @@ static fr_status list_norm_blocks(fr__exec *x)
         const fr_param *param = fr_graph_param(g, at->param);
         if (param->is_buffer || at->offset >= x->n_weights) continue;
         x->n_updated += at->count;
-        if (param->tied_to >= 0) continue;
+        if (param->tied_to >= 0 || param->is_frozen) continue;
         for (size_t done = 0; done < at->count; done += FR_NORM_BLOCK) {
             size_t left = at->count - done;
             x->norm_owners[x->n_norm_blocks] = x->n_own;
@@ -374,6 +375,26 @@ static fr_status list_copies(fr__exec *x, fr_store_desc *s)
     return FR_OK;
 }
 
+/* Weights of groups, and frozen ones. */
+static fr_status list_ranges(fr__exec *x, fr_store_desc *s)
+{
+    int n = fr_program_n_placements(x->layout);
+    fr_group_range *ranges = FR_ARENA_ARRAY(x->d.arena, fr_group_range, n + 1);
+    if (!ranges) return fr__exec_no_memory(x);
+    for (int i = 0; i < n; i++) {
+        const fr_placement *at = fr_program_placement(x->layout, i);
+        const fr_param *param = fr_graph_param(x->d.graph, at->param);
+        const int group = x->d.groups.of ? x->d.groups.of[at->param] : -1;
+        if (param->is_buffer || at->offset >= x->n_weights) continue;
+        if (param->is_frozen || group >= 0)
+            ranges[s->n_ranges++] = (fr_group_range){
+                .at = at->offset, .n = at->count, .group = param->is_frozen ? FR_FROZEN : group};
+    }
+    s->ranges = ranges;
+    s->n_groups = x->d.groups.n, s->groups = x->d.groups.at;
+    return FR_OK;
+}
+
 fr_status fr__exec_open(fr__exec *x)
 {
     const fr__exec_desc *d = &x->d;
@@ -398,5 +419,6 @@ fr_status fr__exec_open(fr__exec *x)
                        .n_samples = d->n_samples};
     for (int i = 0; i < FR_MAX_OPTIM_STATE; i++) s.state[i] = x->state[i];
     FR_TRY(list_copies(x, &s));
+    FR_TRY(list_ranges(x, &s));
     return fr_store_create(x->ctx, &s, &x->store);
 }

@@ -15,11 +15,12 @@ static int stage_of(int n_stages, const fr_stage *stages, int node)
     return k;
 }
 
-/* The stage of a parameter that is tied, or -1; *owner: that of the one it is tied to. */
+/* The stage of a parameter that is tied, or -1; *owner: that of the one it is tied to. Frozen ones
+ * stay equal by themselves. */
 static int find_tie(const fr_graph *g, int n_stages, const fr_stage *stages, int param, int *owner)
 {
     const fr_param *p = fr_graph_param(g, param);
-    if (p->tied_to < 0) return -1;
+    if (p->tied_to < 0 || p->is_frozen) return -1;
     *owner = stage_of(n_stages, stages, fr_graph_param(g, p->tied_to)->node);
     return stage_of(n_stages, stages, p->node);
 }
@@ -163,7 +164,7 @@ static fr_status check_async(fr_ctx *ctx, const fr_exec_desc *d, int far_tie)
 {
     if (exchanges_norms(d)) FR_TRY(check_late(ctx, d->schedule));
     for (int i = far_tie; i >= 0 && i < fr_graph_n_params(d->graph); i++)
-        if (fr_graph_param(d->graph, i)->tied_to >= 0)
+        if (fr_graph_param(d->graph, i)->tied_to >= 0 && !fr_graph_param(d->graph, i)->is_frozen)
             FR_TRY(check_lending(ctx, d, fr_graph_param(d->graph, i)));
     return FR_OK;
 }

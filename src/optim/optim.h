@@ -6,8 +6,11 @@
 #include <forerun/optim.h>
 
 extern const fr_optimizer fr__optim_sgd, fr__optim_adam, fr__optim_adamw, fr__optim_nadam,
-    fr__optim_muon;
-extern const fr_lr_schedule fr__lr_constant, fr__lr_step, fr__lr_cosine, fr__lr_polynomial;
+    fr__optim_muon, fr__optim_lion;
+extern const fr_lr_schedule fr__lr_constant, fr__lr_step, fr__lr_cosine, fr__lr_polynomial,
+    fr__lr_wsd, fr__lr_one_cycle, fr__lr_inverse_sqrt;
+
+extern const fr_optimizer fr__optim_hold; /* of frozen weights: hold.c */
 
 /* Check the settings of every optimizer; NULL if lr and weight_decay are valid. */
 const char *fr__optim_check_common(const fr_optim_options *o);

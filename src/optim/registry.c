@@ -5,11 +5,18 @@
 #include <string.h>
 
 static const fr_optimizer *const optimizers[] = {
-    &fr__optim_sgd, &fr__optim_adam, &fr__optim_adamw, &fr__optim_nadam, &fr__optim_muon, NULL,
+    &fr__optim_sgd,
+    &fr__optim_adam,
+    &fr__optim_adamw,
+    &fr__optim_nadam,
+    &fr__optim_muon,
+    &fr__optim_lion,
+    NULL,
 };
 
 static const fr_lr_schedule *const schedules[] = {
-    &fr__lr_constant, &fr__lr_step, &fr__lr_cosine, &fr__lr_polynomial, NULL,
+    &fr__lr_constant, &fr__lr_step,      &fr__lr_cosine,       &fr__lr_polynomial,
+    &fr__lr_wsd,      &fr__lr_one_cycle, &fr__lr_inverse_sqrt, NULL,
 };
 
 const fr_optimizer *const *fr_optim_list(void) { return optimizers; }

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #define MUCH_STOLEN 0.02  /* of the processors' time */
 #define MUCH_STABILITY 10 /* times that a method may be less stable than one worker */
@@ -148,6 +149,24 @@ static void log_clipping(const fr__setup *s)
                norm);
 }
 
+/* "*.norm.*: 12 parameters, 3.1k weights, lr x 0.1, weight_decay 0" */
+static void log_groups(const fr__setup *s)
+{
+    for (int i = 0; i < s->settings.n_groups; i++) {
+        const fr__group_settings *g = &s->settings.groups[i];
+        char what[128] = "";
+        if (g->freeze) snprintf(what, sizeof what, ", frozen");
+        if (!g->freeze && g->lr_factor != 1) snprintf(what, sizeof what, ", lr x %g", g->lr_factor);
+        const size_t n = strlen(what);
+        if (!g->freeze && g->has_weight_decay)
+            snprintf(what + n, sizeof what - n, ", weight_decay %g", g->weight_decay);
+        fr_log(s->ctx, FR_LOG_INFO, "group %s: %lld parameter%s, %s weights%s%s", g->match,
+               (long long)g->n_params, g->n_params == 1 ? "" : "s",
+               fr__brief_count((double)g->n_weights).text, what,
+               g->n_params ? "" : " (groups before it decide about all that it matches)");
+    }
+}
+
 void fr__log_start(const fr__setup *s, const fr_engine *e, const fr__time_forecast *f,
                    const fr__footprint *footprint)
 {
@@ -161,6 +180,7 @@ void fr__log_start(const fr__setup *s, const fr_engine *e, const fr__time_foreca
             s->ctx, FR_LOG_INFO,
             "this processor has no instructions for bf16: values are stored as bf16 and computed "
             "in fp32");
+    log_groups(s);
     if (fr_engine_n_workers(e) > 1 || s->pipeline.n_stages > 1) log_layout(s, e);
     if (s->settings.clip_norm > 0 && s->pipeline.n_stages > 1 && !s->pipeline.schedule->is_flush)
         log_clipping(s);

@@ -222,6 +222,24 @@ static void write_traffic(fr__json *j, const fr_engine *e, int64_t n_samples)
     fr__json_end(j);
 }
 
+static void write_groups(fr__json *j, const fr__setup *s)
+{
+    if (s->settings.n_groups == 0) return;
+    fr__json_list(j, "groups");
+    for (int i = 0; i < s->settings.n_groups; i++) {
+        const fr__group_settings *g = &s->settings.groups[i];
+        fr__json_object(j, NULL);
+        fr__json_text(j, "match", g->match);
+        fr__json_int(j, "parameters", g->n_params);
+        fr__json_int(j, "weights", g->n_weights);
+        fr__json_bool(j, "frozen", g->freeze);
+        fr__json_real(j, "lr_factor", g->lr_factor);
+        fr__json_real(j, "weight_decay", g->weight_decay);
+        fr__json_end(j);
+    }
+    fr__json_end(j);
+}
+
 static void write_all(fr__json *j, const fr__setup *s, const fr_engine *e, const fr__summary *sum)
 {
     const fr__settings *t = &s->settings;
@@ -230,6 +248,7 @@ static void write_all(fr__json *j, const fr__setup *s, const fr_engine *e, const
     fr__json_text(j, "status", sum->status);
     fr__json_text(j, "model", fr_graph_name(s->graph));
     fr__json_int(j, "parameters", fr_graph_param_count(s->graph));
+    write_groups(j, s);
     fr__json_text(j, "data", s->data_name);
     fr__json_text(j, "method", t->schedule_file ? "schedule file" : t->method->name);
     fr__json_text(j, "schedule", s->pipeline.schedule->name);

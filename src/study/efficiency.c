@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_EVALS = 4, N_OWN_SETS = 12, MAX_BATCHES = 256 };
+enum { DEFAULT_EVALS = 4, N_OWN_SETS = 13, MAX_BATCHES = 256 };
 static const double own_margin = 1.01; /* factor of the best loss for FR_GOAL_OWN */
 
 static const char *const rule_names[] = {
@@ -94,13 +94,17 @@ static fr_status take_config(fr__study *s)
     const fr__settings *t = &setup.settings;
     const fr_data_info *info = fr_dataset_info(setup.data);
     const fr_lr_schedule *schedule = fr_lr_find(t->lr.name);
-    bool has_every = false;
-    for (const char *const *key = schedule->keys; *key; key++) has_every |= !strcmp(*key, "every");
+    bool has_every = false, has_timescale = false;
+    for (const char *const *key = schedule->keys; *key; key++) {
+        has_every |= !strcmp(*key, "every");
+        has_timescale |= !strcmp(*key, "timescale");
+    }
     s->method = t->method->name, s->stages = (int)t->stages;
     s->n_train = info->n_train;
     s->batch = t->batch, s->micro_batch = t->batch / t->micro;
     s->seed = t->seed, s->lr = t->optim.lr;
     s->warmup = t->lr.warmup, s->every = has_every ? t->lr.every : 0;
+    s->timescale = has_timescale ? t->lr.timescale : 0;
     s->epochs = (double)(setup.n_steps * t->batch) / (double)info->n_train;
     s->max_epochs = s->o->max_epochs > 0 ? s->o->max_epochs : 3 * s->epochs;
     s->n_evals = s->o->evals > 0 ? s->o->evals : DEFAULT_EVALS;
@@ -237,6 +241,8 @@ static void make_sets(const fr__study *s, const fr_trial *t, trial_sets *x)
     set(x, "train.optimizer.lr", t->lr);
     if (s->warmup > 0) set(x, "train.schedule.warmup", (double)in_updates(s, t, s->warmup));
     if (s->every > 0) set(x, "train.schedule.every", (double)in_updates(s, t, s->every));
+    if (s->timescale > 0)
+        set(x, "train.schedule.timescale", (double)in_updates(s, t, s->timescale));
     set(x, "run.eval_every", (double)(every > 1 ? every : 1));
     set(x, "run.checkpoint_every", 0);
     set(x, "run.trace", 0);

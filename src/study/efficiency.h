@@ -19,10 +19,10 @@ typedef struct fr__study {
     int64_t n_train;
     int64_t batch, micro_batch; /* of the config: samples per update, per micro-batch */
     uint64_t seed;
-    double lr, epochs, max_epochs; /* of the config; of a trial at most */
-    int64_t warmup, every;         /* of the config's schedule, updates; 0: none */
-    int n_evals;                   /* per epoch */
-    FR_VEC(fr_trial *) trials;     /* requested now, and others in the file */
+    double lr, epochs, max_epochs;    /* of the config; of a trial at most */
+    int64_t warmup, every, timescale; /* of the config's schedule, updates; 0: none */
+    int n_evals;                      /* per epoch */
+    FR_VEC(fr_trial *) trials;        /* requested now, and others in the file */
 } fr__study;
 
 /* The trial of a batch and a seed, created if there is none. NULL: no memory. */

@@ -3,7 +3,7 @@
  *
  *     d_k = ceil(w / T), D = the largest d_k       delay in updates, w the lead
  *     forward reads the weights predicted s_k updates ahead, backward the newest
- *     s_k = D + 1 on every stage                   adam, adamw, nadam, muon, or batch norm
+ *     s_k = D + 1 on every stage                   adam, adamw, nadam, muon, lion, or batch norm
  *     s_k = d_k + 1                                sgd without batch norm
  *     1 - beta1_k = (1 - beta1) / (1 + d_k)        sgd: momentum, and 1 - dampening likewise
  *     lr_k = lr / sqrt(1 + d_k)

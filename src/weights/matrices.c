@@ -11,7 +11,7 @@ size_t fr_store_scratch_floats(const fr_matrix *m) { return fr__orthogonalise_fl
 
 static size_t end_of(const fr_matrix *m) { return m->offset + (size_t)(m->rows * m->ld); }
 
-size_t fr__store_piece(const fr_store *s, size_t at, size_t n, const fr_matrix **m)
+size_t fr__store_matrix_at(const fr_store *s, size_t at, size_t n, const fr_matrix **m)
 {
     int low = 0, high = s->d.n_matrices; /* the first matrix that ends behind `at` */
     while (low < high) {
@@ -43,9 +43,10 @@ void fr__store_step_matrices(fr_store *s)
 {
     for (int i = 0; i < s->d.n_matrices; i++) {
         const fr_matrix *m = &s->d.matrices[i];
-        fr_optim_coef coef = s->matrix_coef;
+        const fr__rule *rule = fr__store_piece(s, m->offset, 1).rule;
+        fr_optim_coef coef = rule->matrix_coef;
         fr_sweep w = fr__store_step(s, m->offset, (size_t)(m->rows * m->ld));
-        w.ahead_coef = s->matrix_ahead;
+        w.ahead_coef = rule->matrix_ahead;
         coef.lr *= scale_of(s, m);
         scale_distances(&w, scale_of(s, m));
         fr__device_orthogonalise(s->d.device, w.state[s->d.optimizer->n_state - 1], m,

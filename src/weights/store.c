@@ -107,6 +107,7 @@ fr_status fr_store_create(fr_ctx *ctx, const fr_store_desc *d, fr_store **out)
                          d->policy->name, s->n_blocks, d->context.stage, FR_MAX_WEIGHT_BLOCKS);
     else if (!s->blocks || !s->flights || !s->rates)
         status = fr__no_memory(ctx, sizeof *s->rates * (size_t)(farthest + 1), "a weight store");
+    if (status == FR_OK) status = fr__rules_create(s);
     if (status == FR_OK) status = fr__error_samples_init(s, farthest_forward);
     if (status == FR_OK) status = place_blocks(s);
     if (status == FR_OK && !fr__store_has_master(s)) fr__store_label(s, 0, 0, 0);
@@ -124,6 +125,7 @@ void fr_store_free(fr_store *s)
 {
     if (!s) return;
     fr__error_samples_fini(&s->samples);
+    fr__free(s->rules);
     fr__free(s->rates);
     fr__free(s->flights);
     fr__free(s->blocks);

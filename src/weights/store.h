@@ -1,9 +1,9 @@
 /* store.h -- inside the module: the members of a store.
  *
- * store.c serves passes, update.c applies updates and predicts, matrices.c does both for whole
- * matrices, policy_state.c saves and restores the state of a policy, prediction_error.c compares
- * predictions with the later weights. A store belongs to one thread; only fr_store_range may be
- * called from several at once. */
+ * store.c serves passes, update.c applies updates and predicts, rules.c has the coefficients of
+ * groups of parameters, matrices.c updates and predicts whole matrices, policy_state.c saves and
+ * restores the state of a policy, prediction_error.c compares predictions with the later weights. A
+ * store belongs to one thread; only fr_store_range may be called from several at once. */
 #ifndef FR_WEIGHTS_STORE_H
 #define FR_WEIGHTS_STORE_H
 
@@ -51,6 +51,22 @@ typedef struct fr__prediction_samples {
     fr_prediction_error error;
 } fr__prediction_samples;
 
+/* Coefficients of a group of parameters: of the open update, and of predictions. */
+typedef struct fr__rule {
+    fr_optim_options options; /* with its own weight decay */
+    double lr_factor;
+    fr_optim_coef coef, matrix_coef;
+    fr_prediction_coef ahead, matrix_ahead; /* written by the open update */
+    fr_prediction_coef alone, matrix_alone; /* written by a sweep of their own */
+} fr__rule;
+
+/* Weights that are swept alike. */
+typedef struct fr__piece {
+    size_t n;                /* floats */
+    const fr_matrix *matrix; /* they belong to; NULL: to none */
+    fr__rule *rule;          /* NULL: frozen */
+} fr__piece;
+
 struct fr_store {
     fr_ctx *ctx;
     fr_store_desc d;
@@ -70,9 +86,9 @@ struct fr_store {
 
     /* The update between begin and end. */
     int64_t batch;
-    fr_optim_coef coef, matrix_coef;
-    fr_prediction_coef ahead_coef, matrix_ahead;
-    int to; /* block of the new weights, FR_BF16: of their image; -1: none */
+    int n_rules;
+    fr__rule *rules; /* (n_rules) */
+    int to;          /* block of the new weights, FR_BF16: of their image; -1: none */
     int n_ahead, ahead_block[FR_MAX_AHEAD], ahead[FR_MAX_AHEAD];
     bool is_open;
     atomic_size_t n_done; /* floats */
@@ -102,13 +118,22 @@ void fr__store_forget(fr_store *s, int64_t version);
 fr_status fr__store_predict(fr_store *s, int b, int ahead);
 
 /* update.c: floats [at, at + n) of all blocks, as every sweep needs them; as the step of the open
- * update needs them. */
+ * update needs them, without coefficients of predictions. */
 fr_sweep fr__store_sweep(const fr_store *s, size_t at, size_t n);
 fr_sweep fr__store_step(const fr_store *s, size_t at, size_t n);
 
+/* rules.c: the rules of all groups; their coefficients of an update; of its prediction j, `ahead`
+ * updates past it; of a prediction alone, past the newest weights. */
+fr_status fr__rules_create(fr_store *s);
+void fr__rules_begin(fr_store *s, int64_t batch, double grad_scale);
+void fr__rules_aim(fr_store *s, int ahead, int j);
+void fr__rules_aim_alone(fr_store *s, int ahead);
+/* The weights from `at` on, n at most. */
+fr__piece fr__store_piece(fr_store *s, size_t at, size_t n);
+
 /* matrices.c: the number of floats from `at` on, at most n, that belong to one matrix, or to none
  * (*m NULL). */
-size_t fr__store_piece(const fr_store *s, size_t at, size_t n, const fr_matrix **m);
+size_t fr__store_matrix_at(const fr_store *s, size_t at, size_t n, const fr_matrix **m);
 /* The update of all matrices, whose gradients have been gathered. */
 void fr__store_step_matrices(fr_store *s);
 /* Predictions alone of a matrix; ahead_coef is that of a matrix of scale 1. */

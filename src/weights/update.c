@@ -13,29 +13,12 @@
 #include "weights/store.h"
 
 #include "backend/device.h"
+#include "optim/optim.h"
 
 double fr_store_lr(const fr_store *s, int64_t batch)
 {
     double lr = fr_lr_at(&s->d.lr, s->d.options.lr, batch);
     return s->d.policy->lr_factor ? lr * s->d.policy->lr_factor(&s->d.context, batch) : lr;
-}
-
-/* Prediction j of a sweep: `ahead` updates past a version. */
-static void prepare_prediction(fr_store *s, const fr_optimizer *rule, int64_t version, int ahead,
-                               int j, fr_prediction_coef *out)
-{
-    if (!rule) return;
-    for (int i = 0; i < ahead; i++) s->rates[i] = fr_store_lr(s, version + i);
-    fr_optim_prepare_prediction(rule, &s->d.options, s->d.policy->extrapolation, version, ahead,
-                                s->rates, j, out);
-    out->keep = s->drift_keep;
-}
-
-/* NULL: none; a store that counts blocks has no optimizer. */
-static const fr_optimizer *matrix_rule(const fr_store *s)
-{
-    const fr_optimizer *opt = s->d.optimizer;
-    return opt && opt->matrices ? opt->matrices->apply : NULL;
 }
 
 fr_sweep fr__store_sweep(const fr_store *s, size_t at, size_t n)
@@ -58,7 +41,6 @@ fr_sweep fr__store_step(const fr_store *s, size_t at, size_t n)
     fr_sweep w = fr__store_sweep(s, at, n);
     w.to = fr__store_has_master(s) ? s->d.master + at : weight_at(s, s->to, at);
     w.n_ahead = s->n_ahead;
-    w.ahead_coef = s->ahead_coef;
     for (int j = 0; j < s->n_ahead; j++) w.ahead[j] = weight_at(s, s->ahead_block[j], at);
     return w;
 }
@@ -69,20 +51,20 @@ fr_status fr__store_predict(fr_store *s, int b, int ahead)
     if (ahead == 0)
         return fr__device_convert(s->d.device, s->d.type, s->blocks[b].at, FR_F32, s->d.master,
                                   s->d.n);
-    fr_prediction_coef coef, of_matrices;
-    prepare_prediction(s, s->d.optimizer, s->version, ahead, 0, &coef);
-    prepare_prediction(s, matrix_rule(s), s->version, ahead, 0, &of_matrices);
-    for (size_t at = 0, n; at < s->d.n; at += n) {
-        const fr_matrix *m;
-        n = fr__store_piece(s, at, s->d.n - at, &m);
-        fr_sweep w = fr__store_sweep(s, at, n);
+    fr__rules_aim_alone(s, ahead);
+    for (size_t at = 0; at < s->d.n;) {
+        const fr__piece p = fr__store_piece(s, at, s->d.n - at);
+        fr_sweep w = fr__store_sweep(s, at, p.n);
         w.n_ahead = 1;
         w.ahead[0] = weight_at(s, b, at);
-        w.ahead_coef = m ? of_matrices : coef;
-        if (m)
-            fr__store_predict_matrix(s, m, &w);
+        if (p.rule) w.ahead_coef = p.matrix ? p.rule->matrix_alone : p.rule->alone;
+        if (!p.rule)
+            fr__device_sweep(s->d.device, &fr__optim_hold, NULL, &w);
+        else if (p.matrix)
+            fr__store_predict_matrix(s, p.matrix, &w);
         else
             fr__device_sweep(s->d.device, s->d.optimizer, NULL, &w);
+        at += p.n;
     }
     return FR_OK;
 }
@@ -106,8 +88,7 @@ static void add_ahead(fr_store *s, int b, int ahead)
     s->blocks[b].is_valid = false;
     s->ahead_block[j] = b;
     s->ahead[j] = ahead;
-    prepare_prediction(s, s->d.optimizer, s->batch + 1, ahead, j, &s->ahead_coef);
-    prepare_prediction(s, matrix_rule(s), s->batch + 1, ahead, j, &s->matrix_ahead);
+    fr__rules_aim(s, ahead, j);
 }
 
 /* There is no block for the new weights. */
@@ -119,12 +100,7 @@ void fr_store_begin(fr_store *s, int64_t batch, double grad_scale)
     s->is_open = true;
     s->n_ahead = 0;
     atomic_init(&s->n_done, 0);
-    if (!s->counts)
-        fr_optim_prepare(s->d.optimizer, &s->d.options, batch + 1, fr_store_lr(s, batch),
-                         grad_scale, &s->coef);
-    if (matrix_rule(s))
-        fr_optim_prepare(matrix_rule(s), &s->d.options, batch + 1, fr_store_lr(s, batch),
-                         grad_scale, &s->matrix_coef);
+    fr__rules_begin(s, batch, grad_scale);
     s->to = choose_block(s, batch);
     if (is_stuck(s)) return; /* fr_store_end reports it */
 
@@ -137,23 +113,34 @@ void fr_store_begin(fr_store *s, int64_t batch, double grad_scale)
         taken |= (uint64_t)1 << b;
         add_ahead(s, b, after[i]);
     }
-    s->ahead_coef.keep = s->matrix_ahead.keep = s->drift_keep;
     if (s->to >= 0 && s->to != fr__store_newest_block(s)) s->blocks[s->to].is_valid = false;
+}
+
+static void step_piece(const fr_store *s, const fr__piece *p, fr_sweep *w, const float *grad)
+{
+    const fr_optimizer *opt = s->d.optimizer;
+    w->grad = grad;
+    if (!p->rule) {
+        const bool changes = w->from != w->to || w->n_ahead > 0;
+        if (changes) fr__device_sweep(s->d.device, &fr__optim_hold, &s->rules[0].coef, w);
+        return;
+    }
+    w->ahead_coef = p->rule->ahead;
+    if (p->matrix)
+        fr__device_sweep(s->d.device, opt->matrices->gather, &p->rule->matrix_coef, w);
+    else
+        fr__device_sweep(s->d.device, opt, &p->rule->coef, w);
 }
 
 /* Several threads may submit ranges concurrently. */
 void fr_store_range(fr_store *s, size_t offset, size_t count, const float *grad)
 {
     if (count == 0 || is_stuck(s)) return;
-    for (size_t done = 0, n; done < count; done += n) {
-        const fr_matrix *m;
-        n = fr__store_piece(s, offset + done, count - done, &m);
-        fr_sweep w = fr__store_step(s, offset + done, n);
-        w.grad = grad + done;
-        if (m)
-            fr__device_sweep(s->d.device, s->d.optimizer->matrices->gather, &s->matrix_coef, &w);
-        else
-            fr__device_sweep(s->d.device, s->d.optimizer, &s->coef, &w);
+    for (size_t done = 0; done < count;) {
+        const fr__piece p = fr__store_piece(s, offset + done, count - done);
+        fr_sweep w = fr__store_step(s, offset + done, p.n);
+        step_piece(s, &p, &w, grad + done);
+        done += p.n;
     }
     atomic_fetch_add_explicit(&s->n_done, count, memory_order_relaxed);
 }

@@ -75,7 +75,7 @@ alike() {
         same "$(cat hash)" "$first" "$config $*, $cap"
     done
 }
-for optimizer in sgd adam adamw nadam muon; do
+for optimizer in sgd adam adamw nadam muon lion; do
     alike ref "SSE41 AVX2" --set parallel.backend=ref --set train.optimizer.name=$optimizer
 done
 alike norms "SSE41 AVX2"

@@ -149,6 +149,7 @@ static void rare_settings(void **state)
         "parallel: {schedule_file: README.md, profile: README.md}",
         "parallel: {cluster: README.md, devices: [0], emulation: {}}",
         "run: {fault: 'error:worker=0,step=1'}",
+        "train: {groups: [{match: '*'}]}",
     };
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) read_settings(texts[i]);

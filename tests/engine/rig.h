@@ -50,6 +50,7 @@ typedef struct rig_options {
     fr_sync_options sync;
     int n_threads, n_events, n_samples;
     const char *fault;
+    bool (*freezes)(const fr_graph *g, int param); /* parameters that are frozen; NULL: none */
 } rig_options;
 
 typedef struct rig rig;
@@ -118,12 +119,25 @@ static inline fr_status rig_schedule(rig *p, const rig_options *o, int n_stages)
     return fr_schedule_create(p->b.ctx, g, &d, &p->schedule);
 }
 
+static inline fr_status rig_freeze(rig *p, const rig_options *o)
+{
+    fr_graph *frozen;
+    bool which[MAX_NODES] = {false};
+    assert_true(fr_graph_n_params(p->b.graph) <= MAX_NODES);
+    for (int i = 0; i < fr_graph_n_params(p->b.graph); i++) which[i] = o->freezes(p->b.graph, i);
+    FR_TRY(fr_graph_freeze(p->b.ctx, p->b.graph, which, &frozen));
+    fr_graph_free(p->b.graph);
+    p->b.graph = frozen;
+    return FR_OK;
+}
+
 /* Everything but the engine; desc may still be changed before fr_engine_create. */
 static inline fr_status rig_prepare(rig *p, int which, const rig_options *o)
 {
     memset(p, 0, sizeof *p);
     p->fails_at = -1;
     bench_init(&p->b, which);
+    if (o->freezes) FR_TRY(rig_freeze(p, o));
     int n_stages = o->n_stages ? o->n_stages : 1;
     if (o->cuts)
         memcpy(p->cuts, o->cuts, sizeof *o->cuts * (size_t)(n_stages - 1));

@@ -33,7 +33,7 @@ static void assert_predicted(rig *r, const rig_options *o)
 static void exact_to_the_byte(void **unused)
 {
     (void)unused;
-    static const char *const optimizers[] = {NULL, "adam", "muon"};
+    static const char *const optimizers[] = {NULL, "adam", "muon", "lion"};
     FOR_EACH_BACKEND(backend)
     for (int which = 0; which < N_NETS; which++)
         for (int g = 0; g < N_GENERATORS; g++)
@@ -42,7 +42,7 @@ static void exact_to_the_byte(void **unused)
                                  .n_stages = n,
                                  .n_micro = n % 2 ? 4 : 2,
                                  .n_batches = is_flush(generators[g]) ? 0 : STEPS,
-                                 .optimizer = optimizers[n % 3],
+                                 .optimizer = optimizers[n % 4],
                                  .want_logits = n % 2,
                                  .want_norm = is_flush(generators[g]) && n % 3 == 0,
                                  .backend = fr_backend_name(*backend)};

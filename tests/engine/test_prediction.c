@@ -1,5 +1,5 @@
 /* test_prediction.c -- predicted weights are nearer to the later weights than the current ones: on
- * every stage that predicts, for momentum, adam and muon, at a small learning rate. */
+ * every stage that predicts, for momentum, adam, muon and lion, at a small learning rate. */
 #include "engine/rig.h"
 
 enum { STEPS = 200, SEGMENT = 50 };
@@ -30,20 +30,20 @@ static void better_than_stale(void **unused)
 {
     (void)unused;
     static const char *const policies[] = {"spectrain", "pipeoptim"};
-    static const char *const optimizers[] = {NULL, "adam", "adamw", "muon"};
+    static const char *const optimizers[] = {NULL, "adam", "adamw", "muon", "lion"};
     static const int used[] = {MLP, CHAIN, BRANCHES};
-    for (int i = 0; i < 2 * 4 * 3; i++)
+    for (int i = 0; i < 2 * 5 * 3; i++)
         for (int n = 2; n <= 5; n++) {
             rig_options o = {.generator = "1f1b-async",
                              .policy = policies[i % 2],
-                             .optimizer = optimizers[i / 2 % 4],
+                             .optimizer = optimizers[i / 2 % 5],
                              .n_stages = n,
                              .n_batches = SEGMENT,
                              .n_samples = 40,
-                             .lr = i / 2 % 4 ? 0.001 : 0.01};
+                             .lr = i / 2 % 5 ? 0.001 : 0.01};
             rig r;
             int n_predicting = 0;
-            if (rig_open(&r, used[i / 8], &o) != FR_OK) fail_msg("%s", rig_about(&r, &o));
+            if (rig_open(&r, used[i / 10], &o) != FR_OK) fail_msg("%s", rig_about(&r, &o));
             for (int s = 0; s < STEPS; s += SEGMENT) rig_steps(&r, s, SEGMENT);
             for (int k = 0; k < n; k++) check_stage(&r, &o, k, &n_predicting);
             assert_true(n_predicting >= 1);

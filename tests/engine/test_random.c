@@ -13,7 +13,7 @@ enum { LIMIT_S = 600, STEPS = 6 };
 static const char *const policies[] = {"live",         "stash",    "double-buffer", "spectrain",
                                        "spectrain-v2", "xpipe",    "pipeoptim",     "decay-aware",
                                        "pipemare",     "lookahead"};
-static const char *const optimizers[] = {NULL, "adam", "adamw", "nadam", "muon"};
+static const char *const optimizers[] = {NULL, "adam", "adamw", "nadam", "muon", "lion"};
 static const char *const flush[] = {"sequential", "gpipe", "1f1b",   "zb-h1", "interleaved",
                                     "zb-h2",      "zbv",   "v-half", "v-min", "dualpipev"};
 static const char *const async[] = {"1f1b-async", "1f1b-async", "nf1b"};

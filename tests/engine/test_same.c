@@ -119,6 +119,7 @@ static void norms_clipping_optimizers(void **unused)
                                            {.keep_grads = true, .optimizer = "adamw"},
                                            {.optimizer = "nadam", .weight_decay = 0.01},
                                            {.optimizer = "muon", .lr = 0.01},
+                                           {.optimizer = "lion", .lr = 0.01},
                                            {.clip_norm = 0.1, .optimizer = "muon"}};
     for (int which = 0; which < N_NETS; which++)
         for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {

@@ -1,5 +1,7 @@
-/* test_lr.c -- learning rate schedules at points known by hand. */
+/* test_lr.c -- learning rate schedules at points known by hand, by formulas, and by PyTorch. */
 #include <forerun/optim.h>
+
+#include "support/fixture.h"
 
 #include <math.h>
 #include <string.h>
@@ -41,11 +43,71 @@ static void known_points(void **unused)
         {{.name = "cosine", .warmup = 20, .total = 120}, 70, 1},
         {{.name = "step", .warmup = 5, .every = 10, .gamma = 0.5}, 14, 2},
         {{.name = "step", .warmup = 5, .every = 10, .gamma = 0.5}, 15, 1},
+        /* the decay is a share of the whole run, warm-up included */
+        {{.name = "wsd", .total = 100, .decay = 0.2}, 0, 2},
+        {{.name = "wsd", .total = 100, .decay = 0.2}, 80, 2},
+        {{.name = "wsd", .total = 100, .decay = 0.2}, 90, 1},
+        {{.name = "wsd", .total = 100, .decay = 0.2}, 99, 0.1},
+        {{.name = "wsd", .total = 100, .decay = 0.2, .min_ratio = 0.1}, 500, 0.2},
+        {{.name = "wsd", .total = 100}, 95, 1},
+        {{.name = "wsd", .total = 100, .warmup = 10, .decay = 0.2}, 4, 1},
+        {{.name = "wsd", .total = 100, .warmup = 10, .decay = 0.2}, 85, 1.5},
+        {{.name = "wsd", .total = 100, .decay = 0.2, .shape = "sqrt"}, 85, 1},
+        {{.name = "wsd", .total = 90, .decay = 1. / 3, .shape = "cosine"}, 70, 1.5},
+        {{.name = "wsd", .total = 100, .warmup = 90, .decay = 0.2}, 90, 1},
+        {{.name = "one-cycle", .total = 101, .rise = 0.5, .shape = "linear"}, 0, 0.08},
+        {{.name = "one-cycle", .total = 102, .rise = 0.5, .shape = "linear"}, 50, 2},
+        {{.name = "one-cycle", .total = 101}, 100, 0},
+        {{.name = "one-cycle", .total = 101, .min_ratio = 0.5}, 5000, 1},
+        {{.name = "inverse-sqrt", .warmup = 100}, 49, 1},
+        {{.name = "inverse-sqrt", .warmup = 100}, 100, 2},
+        {{.name = "inverse-sqrt", .warmup = 100}, 400, 1},
+        {{.name = "inverse-sqrt", .timescale = 8}, 24, 1},
+        {{.name = "inverse-sqrt"}, 30000, 1},
         /* a run that ends inside its warm-up */
         {{.name = "cosine", .warmup = 20, .total = 10}, 9, 1},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         near(fr_lr_at(&rows[i].o, 2, rows[i].t), rows[i].lr);
+}
+
+static void one_cycle_follows_torch(void **unused)
+{
+    (void)unused;
+    fixture f;
+    fixture_load(&f, "lr_one_cycle");
+    assert_true(f.n_cases == 9);
+    for (int i = 0; i < f.n_cases; i++) {
+        const fixture_case *c = &f.cases[i];
+        const fixture_tensor *lr = fixture_need(c, "lr");
+        const fr_lr_options o = {.name = "one-cycle",
+                                 .total = (int64_t)lr->count,
+                                 .rise = fixture_number(c, "rise", 0),
+                                 .start_ratio = fixture_number(c, "start_ratio", 0),
+                                 .min_ratio = fixture_number(c, "min_ratio", 0),
+                                 .shape = fixture_number(c, "linear", 0) > 0 ? "linear" : "cosine"};
+        assert_null(fr_lr_check(&o));
+        for (int t = 0; t < (int)lr->count; t++)
+            if (!(fabs(fr_lr_at(&o, 0.5, t) - (double)lr->f[t]) <= 1e-7 * (double)lr->f[t]))
+                fail_msg("%s, update %d: %.9g, PyTorch %.9g", c->name, t, fr_lr_at(&o, 0.5, t),
+                         (double)lr->f[t]);
+    }
+    fixture_free(&f);
+}
+
+/* A run of any length, even of one update, has finite rates between 0 and lr. */
+static void short_runs(void **unused)
+{
+    (void)unused;
+    for (const fr_lr_schedule *const *s = fr_lr_list(); *s; s++)
+        for (int64_t total = 0; total < 20; total++)
+            for (int64_t t = 0; t < 25; t++) {
+                const double lr =
+                    fr_lr_at(&(fr_lr_options){.name = (*s)->name, .total = total}, 2, t);
+                if (!(lr >= 0 && lr <= 2))
+                    fail_msg("%s, %lld updates, update %lld: %g", (*s)->name, (long long)total,
+                             (long long)t, lr);
+            }
 }
 
 static void defaults_are_fine_and_bad_ones_refused(void **unused)
@@ -83,12 +145,20 @@ static void defaults_are_fine_and_bad_ones_refused(void **unused)
     REFUSED("gamma", o.gamma = NAN);
     REFUSED("power", o.power = -1);
     REFUSED("min_ratio", o.min_ratio = 1.5);
+    REFUSED("decay", o.decay = 1.5);
+    REFUSED("rise", o.rise = 1);
+    REFUSED("start_ratio", o.start_ratio = -1);
+    REFUSED("timescale", o.timescale = -1);
+    REFUSED("shape", o.shape = "round");
+    REFUSED("warmup", o.name = "one-cycle", o.warmup = 5);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_points),
+        cmocka_unit_test(one_cycle_follows_torch),
+        cmocka_unit_test(short_runs),
         cmocka_unit_test(defaults_are_fine_and_bad_ones_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
  * or fused; all give the bits of the plain step and of the plain prediction. */
 #include "optim/optim.h"
 
+#include "base/bf16.h"
 #include "base/philox.h"
 #include "support/test.h"
 
@@ -21,6 +22,7 @@ static const struct variant {
     {"adam", {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1}},
     {"adamw", {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-4, .weight_decay = 0.1}},
     {"nadam", {.lr = 0.02, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .momentum_decay = 0.004}},
+    {"lion", {.lr = 0.02, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.1}},
 };
 #define N_VARIANTS ((int)(sizeof variants / sizeof *variants))
 #define LAST 7 /* number of the update */
@@ -146,6 +148,34 @@ static void any_cut_same_bits(void **unused)
         }
 }
 
+/* Frozen weights: an update and its predictions are copies, as floats and as bf16; nothing else is
+ * written. */
+static void hold_copies(void **unused)
+{
+    (void)unused;
+    static blocks b;
+    const fr_optim_coef none = {0};
+    for (int kind = 0; kind < 8; kind++) {
+        bool in_place = kind % 2, is_bf16 = kind / 2 % 2, alone = kind / 4;
+        memcpy(b, start, sizeof b);
+        fr_sweep s = sweep_of(b, in_place || is_bf16, true, 2);
+        s.ahead_is_bf16 = is_bf16;
+        prepare_prediction(&variants[0], FR_EXTRAPOLATE_APPLIED, &s);
+        if (alone)
+            fr__optim_hold.predict(&s);
+        else
+            fr__optim_hold.step(&none, &s);
+        for (int i = 0; i < N; i++) {
+            if (!alone) assert_true(s.to[i] == s.from[i]);
+            for (int j = 0; j < 2; j++)
+                assert_true(is_bf16 ? ((uint16_t *)s.ahead[j])[i] == fr__bf16_of(s.from[i])
+                                    : ((float *)s.ahead[j])[i] == s.from[i]);
+        }
+        for (int part = GRAD; part <= DRIFT; part++)
+            assert_memory_equal(b[part], start[part], sizeof b[part]);
+    }
+}
+
 static void near(double found, double expected)
 {
     if (!(fabs(found - expected) <= 1e-12 * (1 + fabs(expected))))
@@ -189,6 +219,8 @@ static void distances(void **unused)
             near(distance(both[b], &adam, FR_EXTRAPOLATE_CONSTANT, 3, s, rates), sum / (1 - 0.8));
             near(distance(both[b], &adam, FR_EXTRAPOLATE_DECAY, 3, s, rates), dying);
         }
+        for (int kind = FR_EXTRAPOLATE_APPLIED; kind <= FR_EXTRAPOLATE_DECAY; kind++)
+            near(distance(&fr__optim_lion, &adam, (fr_extrapolation)kind, 3, s, rates), sum);
         near(distance(&fr__optim_nadam, &adam, FR_EXTRAPOLATE_CONSTANT, 3, s, rates),
              sum / (1 - 0.8));
     }
@@ -225,9 +257,8 @@ static void prediction_coefs(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_same_bits),
-        cmocka_unit_test(any_cut_same_bits),
-        cmocka_unit_test(distances),
+        cmocka_unit_test(every_kind_same_bits), cmocka_unit_test(any_cut_same_bits),
+        cmocka_unit_test(hold_copies),          cmocka_unit_test(distances),
         cmocka_unit_test(prediction_coefs),
     };
     return cmocka_run_group_tests(tests, fill, NULL);

@@ -52,6 +52,7 @@ nets=(
     "mlp {name: sgd, lr: 0.1, momentum: 0.9} {method: pipemare, stages: 3}"
     "mlp {name: adamw} {method: pipedream-2bw, stages: 2}"
     "mlp {name: muon} {method: pipeoptim, stages: 3}"
+    "mlp {name: lion} {method: spectrain, stages: 3}"
 )
 model=model.safetensors optimizer=optimizer.safetensors
 # A damage and the file it is done to, if it is to one.

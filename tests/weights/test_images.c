@@ -14,6 +14,7 @@ static const struct {
     {"nadam", {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .momentum_decay = 0.004}},
     {"muon",
      {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .momentum = 0.9, .adamw_factor = 1}},
+    {"lion", {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.1}},
 };
 enum { N_KINDS = sizeof kinds / sizeof *kinds, HALF = 6 };
 
