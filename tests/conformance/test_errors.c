@@ -266,18 +266,18 @@ static void shares_are_checked(void **state)
     static const struct {
         float target;
         bool is_fine;
-    } cases[] = {{0, true}, {1, true}, {NAN, true}, {1.5f, false}, {-0.25f, false}};
+    } targets[] = {{0, true}, {1, true}, {NAN, true}, {1.5f, false}, {-0.25f, false}};
     FOR_EACH_BACKEND(b)
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
         net n;
         harness h;
         harness_options options = {.backend = *b, .batch = 2};
         net_build(&n, "a = x 3; t = share 3; y = bce a t");
         assert_int_equal(harness_open(&h, &n, &options), FR_OK);
         harness_fill(&h, &n, 1);
-        ((float *)h.x[1])[4] = cases[i].target;
-        assert_int_equal(harness_forward(&h), cases[i].is_fine ? FR_OK : FR_INVALID);
-        if (!cases[i].is_fine)
+        ((float *)h.x[1])[4] = targets[i].target;
+        assert_int_equal(harness_forward(&h), targets[i].is_fine ? FR_OK : FR_INVALID);
+        if (!targets[i].is_fine)
             assert_non_null(strstr(fr_ctx_error(h.ctx), "sample 1, position 1: target"));
         harness_close(&h);
         net_free(&n);
