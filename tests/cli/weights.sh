@@ -36,6 +36,16 @@ for other in two four seed; do same "$(field $other/summary.json weights_sha256)
 run 0 eval gpt.yaml --json --checkpoint one/checkpoint/step-0
 near "$(eval_loss)" "$(cat "$gpt2/loss.txt")"
 
+# --- processes: rank 0 reads, the stages have the same bits ---
+. "$source_dir/tests/cli/launcher.bash"
+if [ ${#mpirun[@]} != 0 ]; then
+    timeout -k 5 "$patience_s" "${mpirun[@]}" -n 2 "$forerun" train gpt.yaml --out ranks --quiet \
+        --set parallel.method=1f1b --set parallel.stages=2 >out 2>err </dev/null || fail "two processes"
+    same "$(field ranks/summary.json weights_sha256)" "$sha" "weights of two processes"
+else
+    skipped "weights in two processes" "built without MPI, or no mpirun"
+fi
+
 # --- a checkpoint comes first: the weights need not be there any more ---
 cp -r "$gpt2" moved
 run 0 train gpt.yaml --set model.weights=moved --out resumed --set train.steps=3 --quiet
