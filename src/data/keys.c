@@ -4,7 +4,7 @@
 #include "io/key.h"
 
 FR_NAMES(source_name, fr_data_list)
-FR_WORDS(token_kind, "bytes", "uint16", "words")
+FR_WORDS(token_kind, "bytes", "uint16", "uint32", "words")
 FR_WORDS(separator_name, "tab", "space")
 FR_WORDS(split_name, "words", "spaces")
 
@@ -74,13 +74,17 @@ static const fr_key keys[] = {
            TO(context)),
     FR_INT("data.context", "50", 1, 1 << 20, "longest text in tokens, unless the model sets it",
            .of = "pairs, multi30k", TO(context)),
+    FR_TEXT(
+        "data.tokenizer", "\"\"",
+        "tokenizer.json, or a folder with it: encodes the text, or names the tokens of the file",
+        .of = "text", .is_path = true, TO(tokenizer)),
     FR_TEXT("data.tokens", "bytes", "what a token is", .choice = token_kind, .of = "text",
             .refusal = "'%s' is not a kind of tokens; known: %s", TO(tokens)),
     FR_INT("data.classes", "0", 0, INT32_MAX,
            "number of classes; 0: the model's, else largest target + 1", .of = "npy", TO(classes)),
-    FR_INT("data.vocab", "0", 0, 65536,
-           "uint16: different tokens (0: largest + 1); words: number of most frequent ones (0: "
-           "65536, or the model's vocabulary)",
+    FR_INT("data.vocab", "0", 0, INT32_MAX,
+           "uint16, uint32: different tokens (0: the tokenizer's, else largest + 1); words: number "
+           "of most frequent ones (0: 65536, or the model's vocabulary)",
            .of = "text"),
     FR_INT("data.vocab", "10000", 3, INT32_MAX, "largest vocabulary, unless the model sets it",
            .of = "tsv", TO(vocab)),

@@ -31,7 +31,7 @@ typedef struct fr__data_ops {
 /* Keys of the sections, each of some sources (keys.c). */
 typedef struct fr__data_options {
     const char *path, *eval_path, *input, *source, *target, *eval_input, *eval_target;
-    const char *eval, *tokens, *separator, *split;
+    const char *eval, *tokens, *tokenizer, *separator, *split;
     int64_t limit, crop, context, classes, vocab, text_column, n, n_eval;
     uint64_t seed;
     double eval_fraction;

@@ -102,7 +102,8 @@ static fr_status check_model(writer *w)
 static fr_status allocate(writer *w)
 {
     size_t n_context = (size_t)w->context, n_vocab = (size_t)w->vocab;
-    w->room = (int64_t)strlen(w->g->prompt) + 1 + w->g->n_tokens;
+    /* a token for each byte at most; the normal form of a text has up to three times its bytes */
+    w->room = 3 * (int64_t)strlen(w->g->prompt) + 2 + w->g->n_tokens;
     w->ids = FR_NEW_ARRAY(int32_t, w->room);
     w->window = FR_NEW_ARRAY(int32_t, n_context);
     w->target = FR_NEW_ARRAY(int32_t, n_context);

@@ -30,4 +30,25 @@ run 2 generate gpt.yaml --prompt x --temperature -1
 says "temperature"
 run 2 generate net.yaml --prompt x
 says "mlp" "gpt"
+
+# The same by a tokenizer: it encodes text and prompt, and decodes what is generated.
+cp "$source_dir/tests/fixtures/tokens_gpt2.json" tokenizer.json
+for _ in $(seq 40); do printf 'The quick brown fox jumps over the lazy dog. '; done >fox.txt
+cat >fox.yaml <<YAML
+model: {name: gpt, layers: 1, width: 32, heads: 2, context: 16, dropout: 0}
+data: {name: text, path: fox.txt, tokenizer: tokenizer.json}
+train: {batch: 16, steps: 150, optimizer: {name: adamw, lr: 0.01}, schedule: {name: cosine}}
+parallel: {threads: 1}
+run: {out: fox}
+YAML
+run 0 train fox.yaml
+run 0 generate fox.yaml --prompt 'The quick brown' --tokens 11 --temperature 0
+case $(cat out) in
+" fox jumps over the lazy"*) ;;
+*) fail "text by a tokenizer" ;;
+esac
+# A file of its tokens is the same data.
+run 0 tokenize --tokenizer tokenizer.json fox.txt --out fox.bin
+run 0 train fox.yaml --out fox2 --set data.path=fox.bin --set data.tokens=uint16
+cmp -s fox/checkpoint/step-150/model.safetensors fox2/checkpoint/step-150/model.safetensors || fail "text and tokens differ"
 echo ok

@@ -28,7 +28,7 @@ plant() {
 
 plant layers src/io/planted.c "must not see graph" <<< '#include "graph/shape.h"'
 plant layers src/base/planted.h "must not see io" <<< '  #  include "io/file.h"'
-plant layers src/data/planted.c "must not see models" <<< '#include <forerun/models.h>'
+plant layers src/tokens/planted.c "must not see models" <<< '#include <forerun/models.h>'
 plant layers src/graph/planted.c "must not see engine" <<< '#include <forerun/engine.h>'
 plant layers src/optim/planted.c "without .." <<< '#include "../io/file.h"'
 plant layers src/engine/planted.c "one by one" <<< '#include <forerun/forerun.h>'
