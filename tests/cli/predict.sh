@@ -1,0 +1,87 @@
+# predict: outputs of a checkpoint, of any node, from the evaluation data or a file; the same bits
+# through one stage and three; the numbers of a formula; refusals.
+. "$(dirname "$0")/lib.bash"
+
+# A linear network whose weights are known: y = 2 a - b + 0.5, as far as it has learnt.
+awk 'BEGIN { print "a,b,y" > "train.csv"; print "a,b,y" > "test.csv"; print "b,extra,a" > "new.csv"
+    for (i = 0; i < 64; i++) { a = i % 8 / 4 - 1; b = int(i / 8) / 4 - 1
+        print a "," b "," 2 * a - b + 0.5 > "train.csv"
+        if (i < 13) { print a "," b "," 0 > "test.csv"; print b ",7," a > "new.csv" } } }'
+cat >line.yaml <<YAML
+model:
+  loss: mse
+  nodes:
+    - {name: x, op: input, shape: [2]}
+    - {name: half, op: linear, out: 3}
+    - {name: bend, op: tanh}
+    - {name: wide, op: linear, inputs: [half], out: 4}
+    - {name: both, op: concat, inputs: [bend, wide]}
+    - {name: score, op: linear, out: 1}
+data: {name: csv, path: train.csv, eval_path: test.csv}
+train: {batch: 8, micro: 2, steps: 400, optimizer: {name: adam, lr: 0.05}, schedule: {name: cosine}}
+parallel: {method: 1f1b, stages: 3, threads: 1}
+run: {out: run, predict: false}
+YAML
+run 0 train line.yaml --quiet
+run 0 predict line.yaml --out score.csv
+grep -q '13 samples' err || fail "no line about the samples"
+# In the order of the samples, with the padding of the last mini-batch left out.
+paste -d, test.csv score.csv | awk -F, 'NR == 1 { if ($4 != "score") exit 1 }
+    NR > 1 { e = $4 - (2 * $1 - $2 + 0.5); if (e * e > 0.05) exit 1; n++ } END { exit n != 13 }' ||
+    fail "not the line that was learnt"
+
+# One stage and three give the same bytes, for every node and kind of file.
+one=(--set parallel.method=single --set parallel.stages=1)
+for node in half bend wide both score loss; do
+    for kind in npy csv jsonl; do
+        run 0 predict line.yaml --quiet --checkpoint run --node $node --out three.$kind
+        run 0 predict line.yaml --quiet --checkpoint run --node $node --out one.$kind "${one[@]}"
+        cmp -s one.$kind three.$kind || fail "$node: $kind differs between one stage and three"
+    done
+    [ ! -s err ] || fail "--quiet is not quiet"
+    same "$(wc -l <one.jsonl)" 13 "$node: lines"
+done
+cmp -s score.csv <(run 0 predict line.yaml --quiet --out again.csv && cat again.csv) || fail "another time"
+# bend is tanh of half, by another implementation; jsonl and csv hold the same numbers.
+run 0 predict line.yaml --quiet --node half --out half.csv
+run 0 predict line.yaml --quiet --node bend --out bend.csv
+run 0 predict line.yaml --quiet --node bend --out bend.jsonl
+paste -d, half.csv bend.csv | awk -F, 'NR > 1 { for (i = 1; i <= 3; i++) {
+    t = 1 - 2 / (exp(2 * $i) + 1) - $(i + 3); if (t * t > 1e-12) exit 1 } }' || fail "bend is not tanh of half"
+same "$(sed 's/.*: \[//; s/\]}//; s/ //g' bend.jsonl)" "$(sed 1d bend.csv)" "jsonl and csv"
+head -n 1 bend.csv | grep -qx 'bend_0,bend_1,bend_2' || fail "names of columns"
+
+# The array: 13 x 1 floats behind a head of a multiple of 64 bytes; its values are those of the table.
+run 0 predict line.yaml --quiet --out score.npy
+size=$(stat -c %s score.npy)
+same $(((size - 52) % 64)) 0 "head of the array"
+head -c $((size - 52)) score.npy | grep -aq "'<f4', 'fortran_order': False, 'shape': (13, 1), }" || fail "shape"
+same "$(tail -c 52 score.npy | od -An -v -w4 -f | awk '{ printf "%.5g\n", $1 }')" \
+    "$(sed 1d score.csv | awk '{ printf "%.5g\n", $1 }')" "npy and csv"
+
+# A table of other samples, by the names of its columns.
+run 0 predict line.yaml --quiet --input new.csv --out new-score.csv
+cmp -s score.csv new-score.csv || fail "a file with the same samples, other numbers"
+
+# Refusals: one line, exit code 2, no file.
+refused() { # TEXTS... -- ARGUMENTS...
+    local texts=()
+    while [ "$1" != -- ]; do texts+=("$1") && shift; done
+    shift
+    run 2 predict "$@"
+    says "${texts[@]}"
+    [ ! -e bad.csv ] || fail "a file was written"
+}
+refused "no config" -- --out bad.csv
+refused "--out" -- line.yaml
+refused "no node 'nowhere'" "score" -- line.yaml --node nowhere --out bad.csv
+refused "'x' holds data" -- line.yaml --node x --out bad.csv
+refused "no checkpoint" "empty" -- line.yaml --checkpoint empty --out bad.csv
+refused ".npy, .csv or .jsonl" -- line.yaml --out bad.txt
+refused "one.npy" "(2)" -- line.yaml --input one.npy --out bad.csv
+refused "missing.npy" -- line.yaml --input missing.npy --out bad.csv
+refused "no column a" -- line.yaml --input bend.csv --out bad.csv
+refused "evaluation part" "--input" -- line.yaml --set 'data.eval_path=""' --out bad.csv
+refused "cannot" "no/such" -- line.yaml --out no/such/file.csv
+[ -z "$(find . -name '*.tmp')" ] || fail "a temporary file is left"
+echo ok
