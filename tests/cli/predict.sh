@@ -63,6 +63,40 @@ same "$(tail -c 52 score.npy | od -An -v -w4 -f | awk '{ printf "%.5g\n", $1 }')
 run 0 predict line.yaml --quiet --input new.csv --out new-score.csv
 cmp -s score.csv new-score.csv || fail "a file with the same samples, other numbers"
 
+# Metrics of eval are those of the predictions. number KEY: of the last eval --json
+number() { sed "s/.*\"$1\": \([-0-9.e+nul]*\).*/\1/" out; }
+close() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(a != "null" && d * d < 1e-10) }' || fail "$3: $1 and $2"; }
+run 0 predict line.yaml --quiet --set data.eval_path=train.csv --out fit.csv
+run 0 eval line.yaml --json --set data.eval_path=train.csv
+paste -d, train.csv fit.csv | awk -F, 'NR > 1 { e = $4 - $3; res += e * e; s += $3; q += $3 * $3; n++
+    abs += e < 0 ? -e : e } END { printf "%.12g %.12g\n", 1 - res / (q - s * s / n), abs / n }' >wanted
+read -r r2 mae <wanted
+close "$(number eval_r2)" "$r2" "R squared"
+close "$(number eval_mae)" "$mae" "mean absolute error"
+same "$(number eval_accuracy),$(number eval_f1),$(number eval_top5)" null,null,null "a regression"
+
+awk 'BEGIN { print "a,b,kind"; for (i = 0; i < 60; i++) print i % 7 / 7 "," i % 11 / 11 "," (i * i + i % 3) % 7 }' >kinds.csv
+cat >kinds.yaml <<YAML
+model: {name: mlp, depth: 1, width: 8}
+data: {name: csv, path: kinds.csv, eval_path: kinds.csv}
+train: {batch: 8, steps: 60, optimizer: {name: adam, lr: 0.02}}
+parallel: {threads: 1}
+run: {out: kinds, predict: false}
+YAML
+run 0 train kinds.yaml --quiet
+run 0 predict kinds.yaml --quiet --out logits.csv
+run 0 eval kinds.yaml --json
+paste -d, kinds.csv logits.csv | awk -F, 'NR > 1 { best = 4; before = 0; t = $3 + 4
+    for (i = 4; i <= NF; i++) { if ($i > $best) best = i; before += $i > $t }
+    n++; acc += best == t; top += before < 5; hit[t] += best == t; real[t]++; said[best]++ }
+    END { for (i = 4; i <= NF; i++) if (real[i] + said[i]) { f += 2 * hit[i] / (real[i] + said[i]); k++ }
+    printf "%.12g %.12g %.12g\n", acc / n, top / n, f / k }' >wanted
+read -r accuracy top5 f1 <wanted
+close "$(number eval_accuracy)" "$accuracy" accuracy
+close "$(number eval_top5)" "$top5" top5
+close "$(number eval_f1)" "$f1" F1
+same "$(number eval_mae),$(number eval_r2),$(number eval_perplexity)" null,null,null "a classifier"
+
 # Refusals: one line, exit code 2, no file.
 refused() { # TEXTS... -- ARGUMENTS...
     local texts=()
