@@ -25,6 +25,7 @@ typedef struct cli_verb {
     X(train)         \
     X(launch)        \
     X(eval)          \
+    X(predict)       \
     X(generate)      \
     X(export)        \
     X(tokenize)      \

@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "json.h"
 
+#include <math.h>
 #include <stdio.h>
 
 typedef struct wishes {
@@ -26,6 +27,9 @@ static void print_result(const fr_run_result *r)
     printf("%lld samples: loss %.4f%s", (long long)r->samples, r->eval_loss,
            cli_metrics(", ", r->eval_accuracy, r->eval_mae, r->eval_perplexity, metrics,
                        sizeof metrics));
+    if (!isnan(r->eval_top5)) printf(", among the best five %.2f %%", 100 * r->eval_top5);
+    if (!isnan(r->eval_f1)) printf(", F1 %.4f", r->eval_f1);
+    if (!isnan(r->eval_r2)) printf(", R squared %.4f", r->eval_r2);
     printf(" (%.0f samples/s), weights %.16s...\n", r->samples_per_s, r->weights_sha256);
 }
 
@@ -47,10 +51,12 @@ static int run(const cli_verb *verb, int argc, char **argv)
     fr_status status = fr_eval(ctx, &run_of, &r);
     if (status == FR_OK && o.want_json)
         json_print_line(json_pack(
-            "{sI so so so so so ss}", "samples", (json_int_t)r.samples, "eval_loss",
+            "{sI so so so so so so so so ss}", "samples", (json_int_t)r.samples, "eval_loss",
             json_finite(r.eval_loss), "eval_accuracy", json_finite(r.eval_accuracy), "eval_mae",
-            json_finite(r.eval_mae), "eval_perplexity", json_finite(r.eval_perplexity),
-            "samples_per_s", json_finite(r.samples_per_s), "weights_sha256", r.weights_sha256));
+            json_finite(r.eval_mae), "eval_perplexity", json_finite(r.eval_perplexity), "eval_top5",
+            json_finite(r.eval_top5), "eval_f1", json_finite(r.eval_f1), "eval_r2",
+            json_finite(r.eval_r2), "samples_per_s", json_finite(r.samples_per_s), "weights_sha256",
+            r.weights_sha256));
     else if (status == FR_OK)
         print_result(&r);
     return cli_finish(ctx, status);

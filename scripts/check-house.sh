@@ -43,6 +43,7 @@ layers() {
         owner["run"] = "config" # implemented by several modules: the lowest that includes it
         owner["train"] = "config"
         owner["export"] = "run"
+        owner["predict"] = "config"
         owner["state"] = "engine"
         owner["exec_plan"] = "methods"
         owner["stability"] = "methods"

@@ -21,6 +21,7 @@
 #include <forerun/operators.h>
 #include <forerun/optim.h>
 #include <forerun/plan.h>
+#include <forerun/predict.h>
 #include <forerun/probe.h>
 #include <forerun/report.h>
 #include <forerun/run.h>

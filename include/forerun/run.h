@@ -39,6 +39,9 @@ typedef struct fr_run_result {
     char out[4096];          /* "": the run has no folder, or did not come so far as to open it */
     bool wants_report;       /* run.report: `over`, whose maker has report.h, may leave one there */
     double eval_mae, eval_perplexity; /* as in fr_progress */
+    /* fr_eval; NaN where the loss has none: accuracy of the five best classes; macro F1; R squared,
+     * the mean over outputs. */
+    double eval_top5, eval_f1, eval_r2;
 } fr_run_result;
 
 /* Members are only ever added at the end, so that a program runs with a newer library than it was
@@ -128,7 +131,7 @@ FR_API fr_status fr_run_close(fr_run *r, fr_run_result *result);
 /* Train by the config: open, step to the end, close; the run has a folder (out, or run.out).
  * *result (may be NULL) is filled as far as the run came. */
 FR_API FR_MUST_USE fr_status fr_train(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result);
-/* Loss and accuracy of a checkpoint on the evaluation data. */
+/* Loss and metrics of a checkpoint on the evaluation data. */
 FR_API FR_MUST_USE fr_status fr_eval(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result);
 
 #ifdef __cplusplus

@@ -52,6 +52,15 @@ struct fr_dataset {
  * NULL: out of memory, reported in the context. */
 void *fr__dataset_new(fr_ctx *ctx, size_t bytes, const fr__data_ops *ops);
 
+/* Samples without targets, of a .npy file or, for a data set of tables, a .csv file: (n, shape of
+ * the node, which reads them), floats or int32_t as it has them. */
+typedef struct fr__inputs {
+    int64_t n;
+    void *values; /* for fr__free */
+} fr__inputs;
+fr_status fr__inputs_load(const fr_dataset *d, const char *path, const fr_node *node,
+                          fr__inputs *out);
+
 /* Set path to "folder/name" or "folder/name.gz", whichever exists. */
 #define FR_DATA_PATH 4096
 bool fr__data_file(const char *folder, const char *name, char path[FR_DATA_PATH]);

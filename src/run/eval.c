@@ -7,6 +7,7 @@
 #include "forecast/memory.h"
 #include "io/file.h"
 #include "run/feeder.h"
+#include "run/scorer.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,10 +24,11 @@ static fr_status ask_for_stop(fr__setup *s, const volatile int *stop, int32_t *i
 /* The pipeline is drained after each piece of the data. Pieces are short enough to stop between
  * them and long enough for the cost of drains not to matter. */
 static fr_status run_through(fr__setup *s, fr_engine *e, fr__feeder *f, int64_t n_batches,
-                             const volatile int *stop, fr_tally *sum)
+                             const volatile int *stop, fr__scorer *scorer, fr_tally *sum)
 {
-    const int64_t piece = 8 + 8 * fr_engine_n_stages(e);
+    const int64_t piece = scorer ? scorer->n_piece : 8 + 8 * fr_engine_n_stages(e);
     fr_source source = fr__feeder_source(f);
+    if (scorer) source = fr__scorer_tap(scorer, source);
     for (int64_t done = 0; done < n_batches; done += piece) {
         fr_tally t = {0};
         int32_t is_over;
@@ -36,7 +38,8 @@ static fr_status run_through(fr__setup *s, fr_engine *e, fr__feeder *f, int64_t 
             *sum = (fr_tally){0}; /* a partial result would look like a complete one */
             return FR_OK;
         }
-        FR_TRY(fr_engine_eval(e, n, &source, &t, NULL));
+        FR_TRY(fr_engine_eval(e, n, &source, &t, scorer ? scorer->outputs : NULL));
+        if (scorer) fr__scorer_add(scorer);
         sum->loss += t.loss, sum->targets += t.targets;
         sum->correct += t.correct, sum->error += t.error;
     }
@@ -56,6 +59,7 @@ void fr__scores_put(const fr__scores *s, fr_run_result *r)
 {
     r->eval_loss = s->loss, r->eval_accuracy = s->accuracy;
     r->eval_mae = s->mae, r->eval_perplexity = s->perplexity;
+    r->eval_top5 = r->eval_f1 = r->eval_r2 = NAN;
 }
 
 /* With smoothed labels the loss is not that of the targets, and has no perplexity. */
@@ -80,8 +84,9 @@ static fr__scores scores_of(const fr__setup *s, const fr_tally *sum)
     return out;
 }
 
-fr_status fr__evaluate(fr__setup *s, fr_engine *e, int batch, const volatile int *stop,
-                       fr__scores *out)
+/* scorer: NULL, or of an engine that returns outputs. */
+static fr_status evaluate_with(fr__setup *s, fr_engine *e, int batch, const volatile int *stop,
+                               fr__scorer *scorer, fr__scores *out)
 {
     fr__feeder feeder;
     fr_tally sum = {0};
@@ -89,10 +94,16 @@ fr_status fr__evaluate(fr__setup *s, fr_engine *e, int batch, const volatile int
     int64_t n_batches = (fr_dataset_info(s->data)->n_eval + batch - 1) / batch;
     *out = no_scores;
     fr_status status = fr_team_agree(s->team, fr__feeder_open(s->ctx, &desc, e, &feeder));
-    if (status == FR_OK) status = run_through(s, e, &feeder, n_batches, stop, &sum);
+    if (status == FR_OK) status = run_through(s, e, &feeder, n_batches, stop, scorer, &sum);
     fr__feeder_close(&feeder);
     if (status == FR_OK) *out = scores_of(s, &sum);
     return status;
+}
+
+fr_status fr__evaluate(fr__setup *s, fr_engine *e, int batch, const volatile int *stop,
+                       fr__scores *out)
+{
+    return evaluate_with(s, e, batch, stop, NULL, out);
 }
 
 fr_status fr__load_weights(fr__setup *s, fr_engine *e, const char *from)
@@ -128,14 +139,15 @@ fr_status fr__eval_engine(fr__setup *s, int batch, bool want_logits, fr_engine *
 }
 
 static fr_status evaluate(fr__setup *s, const fr_run_options *o, fr_engine *e, int batch,
-                          fr_run_result *r)
+                          fr__scorer *scorer, fr_run_result *r)
 {
     FR_TRY(fr__load_weights(s, e, o->checkpoint));
     FR_TRY(fr__weights_sha256(s, e, r->weights_sha256));
     fr__scores scores;
     uint64_t start = fr__now_ns();
-    FR_TRY(fr__evaluate(s, e, batch, o->stop, &scores));
+    FR_TRY(evaluate_with(s, e, batch, o->stop, scorer, &scores));
     fr__scores_put(&scores, r);
+    if (scorer) fr__scorer_result(scorer, &r->eval_top5, &r->eval_f1, &r->eval_r2);
     if (is_stopped(o->stop)) return fr_fail(s->ctx, FR_INTERRUPTED, "interrupted");
     r->samples = fr_dataset_info(s->data)->n_eval;
     r->wall_s = (double)(fr__now_ns() - start) * 1e-9;
@@ -155,9 +167,13 @@ fr_status fr_eval(fr_ctx *ctx, const fr_run_options *o, fr_run_result *result)
     fr_status status = FR_OK;
     if (fr_dataset_info(s.data)->n_eval == 0)
         status = fr_fail(ctx, FR_INVALID, "data %s has no evaluation part", s.data_name);
-    if (status == FR_OK) status = fr__eval_engine(&s, batch, false, &e);
-    if (status == FR_OK) status = evaluate(&s, &own, e, batch, &r);
+    const bool has_scorer = fr__scorer_fits(&s);
+    fr__scorer scorer = {0};
+    if (status == FR_OK) status = fr__eval_engine(&s, batch, has_scorer, &e);
+    if (status == FR_OK && has_scorer) status = fr__scorer_open(&s, batch, &scorer);
+    if (status == FR_OK) status = evaluate(&s, &own, e, batch, has_scorer ? &scorer : NULL, &r);
     fr_engine_free(e);
+    fr__scorer_close(&scorer);
     fr__setup_close(&s);
     if (result) *result = r;
     return status;
