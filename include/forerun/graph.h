@@ -14,8 +14,8 @@
 extern "C" {
 #endif
 
-#define FR_MAX_INPUTS 8 /* of a node */
-#define FR_MAX_PARAMS 5 /* of a node, buffers included */
+#define FR_MAX_INPUTS 64 /* of a node */
+#define FR_MAX_PARAMS 5  /* of a node, buffers included */
 
 typedef struct fr_param {
     const char

@@ -162,7 +162,7 @@ static void take_over(wrap *w, const fr__kernel_spec *spec)
     k->scratch_bytes = scratch;
     k->can_add_dx = 0;
     for (int i = 0; i < spec->n_inputs; i++)
-        if (spec->x[i]->dtype != type) k->pass_dx &= (uint8_t) ~(1u << i);
+        if (spec->x[i]->dtype != type) k->pass_dx &= ~(UINT64_C(1) << i);
     const bool is_same = spec->n_inputs > 0 && spec->x[0]->dtype == type;
     k->y_is_x0 &= is_same, k->can_overwrite_x0 &= is_same, k->can_overwrite_dy &= is_same;
     const fr__kernel_ops *ops = w->inner->ops;

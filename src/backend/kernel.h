@@ -101,11 +101,11 @@ struct fr__kernel {
     bool y_is_x0; /* the output is input 0, bytes and type: no work in forward, pass_dx bit 0 */
     bool can_overwrite_x0; /* forward works with y == x[0], if nothing else needs x[0] */
     bool can_overwrite_dy; /* backward_input works with dx[0] == dy */
-    uint8_t needs_x;       /* bit i: the backward reads x[i] */
-    uint8_t can_add_dx;    /* bit i: backward_input can add to dx[i], with the bits of the gradient
+    uint64_t needs_x;      /* bit i: the backward reads x[i] */
+    uint64_t can_add_dx;   /* bit i: backward_input can add to dx[i], with the bits of the gradient
                               computed alone and added afterwards */
-    uint8_t pass_dx; /* bit i: the gradient of input i IS dy (same layout); nothing is computed */
-    bool dw_reads_w; /* backward_weight reads w */
+    uint64_t pass_dx; /* bit i: the gradient of input i IS dy (same layout); nothing is computed */
+    bool dw_reads_w;  /* backward_weight reads w */
     uint8_t reports_ready; /* bit i: with transient_grads and no add_dw, backward_weight calls
                               grad_ready for parameter i itself and leaves dw[i] alone */
     fr__layout y;  /* filled with the plain layout in the node's type beforehand; a kernel may
@@ -114,7 +114,7 @@ struct fr__kernel {
                       and gradients; those of w_type have the same order */
     size_t saved_bytes, scratch_bytes, cache_bytes;
 };
-_Static_assert(FR_MAX_INPUTS <= 8 && FR_MAX_PARAMS <= 8, "bits fit a byte");
+_Static_assert(FR_MAX_INPUTS <= 64 && FR_MAX_PARAMS <= 8, "a bit for each");
 
 typedef fr_status (*fr__kernel_maker)(const fr__kernel_spec *spec, fr_arena *arena,
                                       fr__kernel **out);

@@ -252,6 +252,14 @@ const net_case network_cases[] = {
     {"a = x 8,5,5; b = conv2d a out=7 kernel=1,1; c = conv2d a out=16 kernel=3,3 pad=1,1; "
      "d = max_pool a kernel=3,3 stride=1,1 pad=1,1; y = concat b c d a",
      3, 1e-4},
+    /* Many inputs, some of them more than once, as in a dense block. */
+    {"a = x 3,4; c = x 3,1; b = tanh a; y = concat a b c a b a b c c a b a b c a b a b c a b a b "
+     "a b a b a b a b a b a b c axis=1",
+     2, 0},
+    {"a = x 16,3,3; b = conv2d a out=16 kernel=1,1; c = relu b; d = tanh b; e = gelu c; f = selu "
+     "d; "
+     "g = sigmoid e; h = tanh f; i = relu g; j = gelu h; y = concat a b c d e f g h i j",
+     2, 1e-4},
     {"a = x 16,4,4; b = relu a; c = conv2d b out=16 kernel=3,3 pad=1,1; d = relu c; "
      "e = concat b d; f = conv2d e out=8 kernel=1,1; y = concat e f",
      2, 1e-4},

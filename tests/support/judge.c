@@ -17,7 +17,7 @@ typedef struct judge {
     fr__kernel_ops ops;
     fr__kernel *inner;
     int n_inputs;
-    unsigned moved; /* bit i: the inner kernel gets input i in another layout than the program's */
+    uint64_t moved; /* bit i: the inner kernel gets input i in another layout than the program's */
     fr__layout given[FR_MAX_INPUTS], seen[FR_MAX_INPUTS];
     size_t x_at[FR_MAX_INPUTS], dx_at[FR_MAX_INPUTS]; /* in scratch, behind that of the inner one */
 } judge;
@@ -75,7 +75,7 @@ static fr_status check_padding(judge *j, const char *when, const char *what, con
 }
 
 /* Arguments of the inner kernel: inputs in its layouts, scratch and gradients poisoned. */
-static fr_status enter(judge *j, const fr__kernel_args *a, unsigned needed, fr__kernel_args *inner)
+static fr_status enter(judge *j, const fr__kernel_args *a, uint64_t needed, fr__kernel_args *inner)
 {
     *inner = *a;
     poison(a->scratch, j->inner->scratch_bytes);
@@ -99,7 +99,7 @@ static fr_status judge_forward(fr__kernel *k, const fr__kernel_args *a)
     if (a->y != a->x[0]) poison(a->y, k->y.bytes);
     if (j->inner->y_is_x0) return move(j, &j->given[0], a->x[0], &k->y, a->y);
     poison(a->saved, k->saved_bytes);
-    FR_TRY(enter(j, a, ~0u, &inner));
+    FR_TRY(enter(j, a, UINT64_MAX, &inner));
     FR_TRY(j->inner->ops->forward(j->inner, &inner));
     return check_padding(j, "forward", "the output", &k->y, a->y);
 }
@@ -172,7 +172,7 @@ static void take_over(judge *j)
     k->needs_y = in->needs_y;
     k->reports_ready = in->reports_ready;
     k->can_add_dx = in->can_add_dx;
-    k->pass_dx = (uint8_t)(in->pass_dx & ~j->moved);
+    k->pass_dx = in->pass_dx & ~j->moved;
     k->y_is_x0 = in->y_is_x0 && !is_first_moved;
     k->can_overwrite_x0 = in->can_overwrite_x0 && !is_first_moved;
     k->can_overwrite_dy = in->can_overwrite_dy && !is_first_moved;
@@ -213,7 +213,7 @@ static fr_status make(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel *
         inner.x[i] = &j->seen[i];
         if (forced == JUDGE_OWN || node->shape.n_dims != 3 || node->dtype != FR_F32) continue;
         FR_TRY(fr__layout_with_lanes(&j->base, node, lanes_of_input(spec, i), &j->seen[i]));
-        if (j->seen[i].desc != j->given[i].desc) j->moved |= 1u << i;
+        if (j->seen[i].desc != j->given[i].desc) j->moved |= UINT64_C(1) << i;
     }
     fr_operator op = fr_graph_node(spec->graph, spec->nodes[0])->op;
     FR_TRY(fr__backend_cpu.makers[op](&inner, arena, &j->inner));

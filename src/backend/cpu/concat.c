@@ -107,7 +107,7 @@ fr_status fr__cpu_concat(const fr__kernel_spec *spec, fr_arena *arena, fr__kerne
         c->piece[i] = fr_dtype_bytes(k->y.dtype);
         for (int d = axis; d < in->n_dims; d++) c->piece[i] *= (size_t)in->dim[d];
         c->whole += c->piece[i];
-        if (k->y.dtype == FR_F32) k->can_add_dx = (uint8_t)(k->can_add_dx | 1u << i);
+        if (k->y.dtype == FR_F32) k->can_add_dx |= UINT64_C(1) << i;
     }
     return are_blocked ? fr__layout_of_md(k, y, &k->y) : FR_OK;
 }

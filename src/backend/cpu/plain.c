@@ -10,7 +10,7 @@ typedef struct wrap {
     fr__kernel_ops ops;
     fr__kernel *inner;
     int n_inputs;
-    unsigned blocked;                /* bit i: input i is not row-major */
+    uint64_t blocked;                /* bit i: input i is not row-major */
     fr__layout plain[FR_MAX_INPUTS]; /* what the inner kernel sees */
     fr__prim to_plain[FR_MAX_INPUTS], from_plain[FR_MAX_INPUTS];
     size_t x_at[FR_MAX_INPUTS], dx_at[FR_MAX_INPUTS]; /* in scratch */
@@ -18,7 +18,7 @@ typedef struct wrap {
 } wrap;
 
 /* Arguments for the inner kernel, with the inputs of `mask` reordered to row-major. */
-static fr_status enter(wrap *w, const fr__kernel_args *a, unsigned mask, fr__kernel_args *inner)
+static fr_status enter(wrap *w, const fr__kernel_args *a, uint64_t mask, fr__kernel_args *inner)
 {
     *inner = *a;
     inner->scratch = (char *)a->scratch + w->inner_at;
@@ -39,7 +39,7 @@ static fr_status wrap_forward(fr__kernel *k, const fr__kernel_args *a)
     if (w->inner->y_is_x0)
         return fr__prim_run(k, &w->to_plain[0], a->scratch, FR_TENSORS(a->x[0], a->y));
     fr__kernel_args inner;
-    FR_TRY(enter(w, a, ~0u, &inner));
+    FR_TRY(enter(w, a, UINT64_MAX, &inner));
     return w->inner->ops->forward(w->inner, &inner);
 }
 
@@ -97,8 +97,8 @@ static void take_over(wrap *w)
     k->needs_y = in->needs_y;
     k->dw_reads_w = in->dw_reads_w;
     k->reports_ready = in->reports_ready;
-    k->can_add_dx = (uint8_t)(in->can_add_dx & ~w->blocked);
-    k->pass_dx = (uint8_t)(in->pass_dx & ~w->blocked);
+    k->can_add_dx = in->can_add_dx & ~w->blocked;
+    k->pass_dx = in->pass_dx & ~w->blocked;
     k->y_is_x0 = in->y_is_x0 && is_x0_plain;
     k->can_overwrite_x0 = in->can_overwrite_x0 && is_x0_plain;
     k->can_overwrite_dy = in->can_overwrite_dy && is_x0_plain;
@@ -145,7 +145,7 @@ fr_status fr__cpu_wrap_plain(const fr__kernel_spec *spec, fr_arena *arena, fr__k
     w->n_inputs = spec->n_inputs;
     fr__kernel_spec plain = *spec;
     for (int i = 0; i < spec->n_inputs; i++) {
-        if (spec->x[i]->desc) w->blocked |= 1u << i;
+        if (spec->x[i]->desc) w->blocked |= UINT64_C(1) << i;
         /* The node may be stored in another type than what this kernel gets. */
         const fr_node *node = fr_graph_node(spec->graph, spec->inputs[i]);
         const fr_dtype type = spec->x[i]->dtype;

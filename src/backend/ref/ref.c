@@ -8,7 +8,7 @@ fr_status fr__ref_kernel(const fr__kernel_spec *spec, fr_arena *arena, size_t by
 {
     fr__kernel *k = *out = fr__kernel_new(spec, arena, bytes, ops);
     if (!k) return fr__no_memory(spec->ctx, bytes, "a kernel");
-    k->can_add_dx = UINT8_MAX;
+    k->can_add_dx = UINT64_MAX;
     return FR_OK;
 }
 
