@@ -144,16 +144,19 @@ static void words_of_any_length(void **state)
     fr_tokenizer *t = open_kind(ctx, "gpt2");
     fr__merger m;
     fr__ids out = {0};
-    static const char letters[] = "thequickdogsl"; /* many of the merges */
     assert_true(fr__merger_init(&m, &t->bpe));
     for (unsigned n = 1; n < 400; n++) {
         unsigned char word[400];
         int32_t ids[400];
         uint32_t x = n * 2654435761u;
-        for (unsigned i = 0; i < n; i++) {
+        for (unsigned i = 0; i < n;) { /* tokens one after the other, so that merges compete */
+            size_t length;
             x = x * 1664525u + 1013904223u;
-            word[i] = (unsigned char)letters[(x >> 16) % (sizeof letters - 1)];
-            ids[i] = t->bpe.byte_id[word[i]];
+            const char *token = fr_tokenizer_text(t, (int32_t)((x >> 16) % 440), &length);
+            for (size_t at = 0; at < length && i < n; at++, i++) {
+                word[i] = (unsigned char)token[at];
+                ids[i] = t->bpe.byte_id[word[i]];
+            }
         }
         size_t wanted = plain_merge(&t->bpe, ids, n);
         for (int again = 0; again < 2; again++) { /* the second time from the cache */
@@ -323,24 +326,31 @@ static void two_files(void **state)
     fr_ctx *ctx = fr_ctx_create();
     fr_tokenizer *t;
     int next = 0x100;
-    n += (size_t)sprintf(vocab, "{\"ab\": 256, \"<|endoftext|>\": 257");
+    n += (size_t)sprintf(vocab, "{\"ab\": 256, \"<|endoftext|>\": 257, \"bc\": 258, "
+                                "\"za\": 259, \"abc\": 260");
     for (int i = 0; i < 256; i++) {
         bool plain = (i >= '!' && i <= '~') || (i >= 0xA1 && i <= 0xAC) || i >= 0xAE;
         n += (size_t)sprintf(vocab + n, ", \"\\u%04x\": %d", (unsigned)(plain ? i : next++), i);
     }
     sprintf(vocab + n, "}");
     fr__text_file v = {"vocab.json", vocab, strlen(vocab)};
-    static const char good[] = "#version: 0.2\r\na b\r\n\r\n", bad[] = "a b\na  b\n";
+    static const char good[] = "#version: 0.2\r\nb c\r\na b\r\n\r\nz a\na bc",
+                      bad[] = "a b\na  b\n";
     fr__text_file m = {"merges.txt", good, sizeof good - 1};
     fr__text_file c = {"c.json", "{\"tokenizer_class\": \"Qwen2Tokenizer\"}", 37};
     for (int i = 0; i < 2; i++) {
         fr_encoder *e;
-        int32_t ids[8];
+        int32_t ids[100];
         if (fr__tokenizer_parse_files(ctx, &v, &m, i ? &c : NULL, &t) != FR_OK)
             fail_msg("%s", fr_ctx_error(ctx));
         assert_int_equal(fr_encoder_create(t, &e), FR_OK);
         assert_int_equal(encode(e, "ab<|endoftext|>b12", 18, 100, ids), 5);
         assert_true(ids[0] == 256 && ids[1] == 257 && ids[2] == 'b' && ids[3] == '1');
+        /* "ab" is gone before its turn, so "za" comes before "abc", in a long word too */
+        char word[81] = "";
+        for (int k = 0; k < 20; k++) strcat(word, "zabc");
+        assert_int_equal(encode(e, word, 80, 100, ids), 40);
+        for (int k = 0; k < 40; k++) assert_int_equal(ids[k], k % 2 ? 258 : 259);
         assert_true(t->split == (i ? &fr__split_qwen2 : &fr__split_gpt2) && t->is_nfc == i);
         fr_encoder_free(e);
         fr_tokenizer_free(t);
