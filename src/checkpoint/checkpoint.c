@@ -182,6 +182,7 @@ static fr_status prune(const fr__checkpoint_job *job)
         /* A later checkpoint was found damaged, since the run started before it: it does not count.
          */
         if (steps.at[i] > job->at.step || n_kept++ < job->s->settings.keep) continue;
+        if (job->s->settings.keep_best && steps.at[i] == job->at.best_step) continue;
         snprintf(name, sizeof name, "step-%lld", (long long)steps.at[i]);
         status = fr__folder_discard(job->ctx, job->folder->checkpoint_fd, job->folder->checkpoints,
                                     name);

@@ -21,6 +21,10 @@ typedef struct fr__position {
     double epoch_loss;     /* sum over the targets of the current epoch */
     int64_t epoch_targets; /* that counted */
     double elapsed_s;
+    double best;         /* evaluation, by train.stop.metric */
+    int64_t best_step;   /* of the update behind which it was made; 0: there is none */
+    int64_t n_worse;     /* evaluations since */
+    int64_t judged_step; /* of the last evaluation that counts */
 } fr__position;
 
 /* A checkpoint to be written. */
@@ -39,9 +43,10 @@ typedef struct fr__checkpoint_job {
     char path[FR_PATH], sha256[65]; /* filled: the folder; of the weights */
 } fr__checkpoint_job;
 
-/* Writes checkpoint step-N, whole or not at all, then removes all but the newest settings.keep. A
- * later step, which was found damaged, is kept. Any thread of rank 0 may call it. Always reads all
- * items of the snapshot. FR_DIVERGED: a value is not finite. */
+/* Writes checkpoint step-N, whole or not at all, then removes all but the newest settings.keep, and
+ * with settings.keep_best the best. A later step, which was found damaged, is kept. Any thread of
+ * rank 0 may call it. Always reads all items of the snapshot. FR_DIVERGED: a value is not finite.
+ */
 fr_status fr__checkpoint_write(fr__checkpoint_job *job);
 /* The part of the other ranks. */
 fr_status fr__checkpoint_send(fr_snapshot *s);

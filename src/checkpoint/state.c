@@ -38,10 +38,11 @@ void fr__state_of(const fr__setup *s, const fr__position *at, const char *sha256
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-/* MAYBE: a text, null or absent where it is "". */
-enum kind { INT, REAL, TEXT, MAYBE };
-static const char *const kinds[] = {"a whole number of at least 0", "a number", "a short text",
-                                    "a short text"};
+/* MAYBE: a text, null or absent where it is ""; a number, absent where it is 0. */
+enum kind { INT, REAL, TEXT, MAYBE, MAYBE_INT, MAYBE_REAL };
+static const char *const kinds[] = {
+    "a whole number of at least 0", "a number", "a short text", "a short text",
+    "a whole number of at least 0", "a number"};
 
 struct key {
     const char *name;
@@ -66,6 +67,10 @@ static const struct key keys[] = {
     {"weights_sha256", TEXT, AT(sha256)},
     {"kernels", MAYBE, AT(kernels)},
     {"instructions", MAYBE, AT(instructions)},
+    {"best", MAYBE_REAL, AT(at.best)},
+    {"best_step", MAYBE_INT, AT(at.best_step)},
+    {"evaluations_since", MAYBE_INT, AT(at.n_worse)},
+    {"judged_step", MAYBE_INT, AT(at.judged_step)},
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
 
@@ -76,18 +81,26 @@ static void put(fr__json *j, const struct key *k, const void *value)
     case REAL: fr__json_real(j, k->name, *(const double *)value); break;
     case TEXT: fr__json_text(j, k->name, value); break;
     case MAYBE: fr__json_text(j, k->name, *(const char *)value ? value : NULL); break;
+    case MAYBE_INT:
+        if (*(const int64_t *)value > 0) fr__json_int(j, k->name, *(const int64_t *)value);
+        break;
+    case MAYBE_REAL:
+        if (*(const double *)value != 0) fr__json_real(j, k->name, *(const double *)value);
+        break;
     }
 }
 
 static fr_status get(fr_ctx *ctx, const char *path, const json_t *o, const struct key *k, void *to)
 {
     const json_t *v = json_object_get(o, k->name);
-    if (k->kind == MAYBE && (!v || json_is_null(v))) return FR_OK;
-    if (k->kind == INT && json_is_integer(v) && json_integer_value(v) >= 0)
+    if (k->kind >= MAYBE && (!v || json_is_null(v))) return FR_OK;
+    const bool is_int = k->kind == INT || k->kind == MAYBE_INT;
+    const bool is_real = k->kind == REAL || k->kind == MAYBE_REAL;
+    if (is_int && json_is_integer(v) && json_integer_value(v) >= 0)
         *(int64_t *)to = json_integer_value(v);
-    else if (k->kind == REAL && json_is_number(v))
+    else if (is_real && json_is_number(v))
         *(double *)to = json_number_value(v);
-    else if (k->kind >= TEXT && json_is_string(v) && json_string_length(v) < k->room)
+    else if (!is_int && !is_real && json_is_string(v) && json_string_length(v) < k->room)
         snprintf(to, k->room, "%s", json_string_value(v));
     else
         return fr_fail(ctx, FR_INVALID, "%s: '%s' must be %s", path, k->name, kinds[k->kind]);

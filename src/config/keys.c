@@ -27,6 +27,7 @@ static const char *backend_name(int i)
     return fr_backend_list()[i] ? fr_backend_name(fr_backend_list()[i]) : NULL;
 }
 
+FR_WORDS(metric_name, "loss", "accuracy")
 FR_WORDS(memory_name, "refuse", "warn")
 FR_WORDS(clip_name, "stage", "late")
 FR_WORDS(shape_name, "linear", "cosine", "sqrt")
@@ -69,6 +70,14 @@ static const fr_key keys[] = {
             "gradients of micro-batches added along a fixed tree: the same bits for any power of "
             "two of replicas",
             TO(exact_sum)),
+    FR_INT("train.stop.patience", "0", 0, INFINITY,
+           "evaluations in a row without a better one, after which the run ends early; 0: never",
+           TO(stop_patience)),
+    FR_TEXT("train.stop.metric", "loss", "what is better: a lower loss or a higher accuracy",
+            TO(stop_metric), .choice = metric_name,
+            .refusal = "'%s' is neither 'loss' nor 'accuracy'"),
+    FR_REAL("train.stop.min_delta", "0", 0, FLT_MAX, "smallest difference that counts as better",
+            TO(stop_min_delta)),
     FR_TEXT(OPTIMIZER "name", "sgd", "the rule of an update", .choice = optimizer_name,
             .refusal = "no optimizer is called '%s'; there are: %s"),
     FR_REAL(OPTIMIZER "lr", "(the optimizer's)", 0, FLT_MAX, "learning rate", TO(optim.lr)),
@@ -210,6 +219,9 @@ static const fr_key keys[] = {
     FR_INT("run.eval_every", "0", -1, INFINITY,
            "updates between evaluations; 0: one at the end; -1: none", TO(eval_every)),
     FR_INT("run.keep", "3", 1, INT32_MAX, "number of checkpoints to keep", TO(keep)),
+    FR_BOOL("run.keep_best", "false",
+            "save and keep the checkpoint of the best evaluation (train.stop.metric), too",
+            TO(keep_best)),
     FR_BOOL("run.grad_norm", "false", "report the norm of the gradient; with clipping it always is",
             TO(grad_norm)),
     FR_BOOL("run.predict", "true", "measure the stages first and forecast the time of a mini-batch",

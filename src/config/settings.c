@@ -78,6 +78,7 @@ static fr_status check_micro(fr_conf *c, const fr__settings *s, int64_t least)
 
 static fr_status read_train(fr_conf *c, fr__settings *s)
 {
+    fr_conf *stop;
     int64_t least = s->micro = fr__settings_least_micro(s);
     s->is_micro_chosen = least > 1 && !fr_conf_has(c, "micro");
     s->is_precision_given = fr_conf_has(c, "precision");
@@ -87,6 +88,8 @@ static fr_status read_train(fr_conf *c, fr__settings *s)
     FR_TRY(check_micro(c, s, least));
     if (s->epochs == 0 && s->steps == 0)
         return fr_conf_fail(c, "epochs", "epochs and steps are both 0: set one of them");
+    FR_TRY(fr_conf_section(c, "stop", &stop));
+    FR_TRY(fr__keys_read(stop, fr__settings_keys(), "train.stop.", NULL, s));
     FR_TRY(read_optimizer(c, s));
     FR_TRY(fr__settings_groups(c, s));
     return read_schedule(c, s);
@@ -125,6 +128,11 @@ static fr_status read_run(fr_conf *c, const char *config_path, const char *out, 
     s->out = preset;
     FR_TRY(fr__keys_read(c, fr__settings_keys(), "run.", NULL, s));
     if (!s->out[0]) return fr_conf_fail(c, "out", "the run's folder has no name");
+    if ((s->stop_patience > 0 || s->keep_best) && s->eval_every <= 0)
+        return fr_conf_fail(c, "eval_every",
+                            "%s needs evaluations during the run: set run.eval_every to the "
+                            "number of updates between them",
+                            s->keep_best ? "run.keep_best" : "train.stop.patience");
     s->is_memory_binding = strcmp(s->memory, "refuse") == 0;
     return read_fault(c, s);
 }

@@ -28,7 +28,11 @@ typedef struct fr__settings {
     uint64_t seed;
     const fr_optimizer *optimizer;
     fr_optim_options optim;
-    fr_lr_options lr; /* lr.total is set when the number of updates is known */
+    fr_lr_options lr;        /* lr.total is set when the number of updates is known */
+    const char *stop_metric; /* "loss" or "accuracy": what is better */
+    int64_t stop_patience;   /* evaluations without a better one until the run ends; 0: never */
+    double stop_min_delta;
+    bool keep_best; /* the checkpoint of the best evaluation */
     int n_groups;
     fr__group_settings groups[FR_MAX_PARAM_GROUPS];
     double clip_norm; /* 0: none */

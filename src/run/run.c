@@ -250,15 +250,19 @@ static fr_status report_last(fr_run *r)
 {
     const fr__settings *t = &r->setup.settings;
     fr_progress *p = &r->last;
-    bool is_last = r->at.step == r->setup.n_steps;
-    bool is_saved = r->has_folder && (is_last || is_due(t->checkpoint_every, r->at.step));
+    bool is_last = r->at.step == r->setup.n_steps, is_best = false;
     if (fr__run_has_eval(r) && (is_last || is_due(t->eval_every, r->at.step))) {
         FR_TRY(fr__run_evaluate(r));
         p->eval_loss = r->result.eval_loss;
         p->eval_accuracy = r->result.eval_accuracy;
         p->eval_mae = r->result.eval_mae;
         p->eval_perplexity = r->result.eval_perplexity;
+        FR_TRY(fr__run_judge(r, &is_best));
+        is_last = r->at.step == r->setup.n_steps;
     }
+    is_best = is_best && t->keep_best;
+    bool is_saved =
+        r->has_folder && (is_last || is_best || is_due(t->checkpoint_every, r->at.step));
     FR_TRY(fr__run_agree(r, r->leads ? write_line(r, p) : FR_OK));
     bool is_new = r->saver.is_begun; /* the previous one: saving waits for it */
     if (is_saved) FR_TRY(fr__run_save(r));

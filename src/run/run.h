@@ -35,6 +35,7 @@ struct fr_run {
     bool has_saved;                /* in this session */
     bool is_stopped;               /* `stop` was set during the last step */
     bool is_changed;               /* the caller has set weights since the last checkpoint */
+    bool has_ended_early;          /* train.stop.patience is exhausted */
     bool has_ended;                /* no more training possible */
     fr_status status;              /* the failure that ended it, or FR_OK */
     char checkpoint[FR_PATH];      /* the newest whole one; rank 0 */
@@ -67,6 +68,13 @@ fr_status fr__run_check_whole(fr_run *r);
 double fr__run_elapsed_s(const fr_run *r);
 bool fr__run_has_eval(const fr_run *r);
 fr_status fr__run_evaluate(fr_run *r);
+
+/* best.c: after an evaluation: is it the best so far, and may the run go on? n_steps is lowered if
+ * not. */
+fr_status fr__run_judge(fr_run *r, bool *is_best);
+/* Before the start: there is something to judge by. After a resume: may the run go on? */
+fr_status fr__run_check_best(fr_run *r);
+fr_status fr__run_resume_best(fr_run *r);
 
 /* FR_OK if all ranks pass FR_OK. A rank without a failure of its own returns FR_PEER, except after
  * a divergence or an interruption, which all ranks return. */

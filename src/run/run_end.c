@@ -51,6 +51,9 @@ static fr_status summarize(fr_run *r, const char *status)
                        .footprint = &r->footprint,
                        .bubble = &bubble,
                        .started = r->started,
+                       .best = r->at.best,
+                       .best_step = r->at.best_step,
+                       .has_ended_early = r->has_ended_early,
                        .n_samples = (r->at.step - r->first_step) * r->setup.settings.batch,
                        .data_wait_s = loader ? (double)fr_loader_wait_ns(loader) * 1e-9 : 0};
     return fr__summary_write(&r->setup, r->engine, &r->folder, &sum);

@@ -266,12 +266,14 @@ fr_status fr__run_start(fr_run *r)
     const fr_run_options *o = &r->o;
     FR_TRY(agree_on_config(r));
     if (r->team) fr_team_set_timeout(r->team, r->setup.settings.stall_s);
+    FR_TRY(fr__run_check_best(r));
     FR_TRY(make_engine(r));
     FR_TRY(fr_team_agree(r->team, open_folder(r)));
     FR_TRY(fr_engine_collect(r->engine)); /* rank 0 needs the memory of each worker */
     if (r->leads) fr__log_start(&r->setup, r->engine, &r->forecast, &r->footprint);
     if (o->resume) FR_TRY(resume(r));
     if ((o->checkpoint || r->setup.weights) && !r->checkpoint[0]) FR_TRY(start_from(r));
+    FR_TRY(fr__run_resume_best(r));
     r->first_step = r->at.step;
     return fr_team_agree(r->team, open_rest(r));
 }

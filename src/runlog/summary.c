@@ -270,6 +270,14 @@ static void write_all(fr__json *j, const fr__setup *s, const fr_engine *e, const
     fr__json_real(j, "eval_accuracy", r->eval_accuracy);
     fr__json_real(j, "eval_mae", r->eval_mae);
     fr__json_real(j, "eval_perplexity", r->eval_perplexity);
+    if (sum->best_step > 0) {
+        fr__json_object(j, "best");
+        fr__json_text(j, "metric", t->stop_metric);
+        fr__json_real(j, "value", sum->best);
+        fr__json_int(j, "step", sum->best_step);
+        fr__json_end(j);
+    }
+    fr__json_bool(j, "ended_early", sum->has_ended_early);
     fr__json_real(j, "samples_per_s", r->samples_per_s);
     fr__json_real(j, "wall_s", r->wall_s);
     fr__json_real(j, "stolen", r->stolen);

@@ -14,8 +14,11 @@ typedef struct fr__summary {
     const fr__time_forecast *forecast;
     const fr__footprint *footprint;
     const fr__bubble *bubble;
-    int64_t started;    /* start of this session: seconds since 1970 */
-    int64_t n_samples;  /* trained in this session */
+    int64_t started;   /* start of this session: seconds since 1970 */
+    int64_t n_samples; /* trained in this session */
+    double best;       /* evaluation by train.stop.metric, if one was judged: */
+    int64_t best_step; /* 0: none */
+    bool has_ended_early;
     double data_wait_s; /* time that workers waited for data */
 } fr__summary;
 
