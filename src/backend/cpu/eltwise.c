@@ -22,22 +22,22 @@ typedef struct sweep {
 /* An output is its input (in place) or does not overlap it. `omp simd` asserts this; a check at run
  * time would find them equal and take the scalar loop. X(name, value at x, slope given y, or given
  * x as y where `sweeps` says so) */
-#define ACTIVATIONS(X)                                                              \
-    X(relu, x<0.0f ? 0.0f : x, y> 0.0f ? 1.0f : 0.0f)                               \
-    X(gelu, fr__gelu(x), fr__gelu_slope(y))                                         \
-    X(gelu_exact, fr__gelu_exact(x), fr__gelu_exact_slope(y))                       \
-    X(silu, x *fr__sigmoid(x), fr__silu_slope(y))                                   \
-    X(relu6, RELU6(x), (y > 0.0f) & (y < 6.0f) ? 1.0f : 0.0f)                       \
-    X(hardswish, x *(RELU6(x + 3.0f) * SIXTH),                                      \
-      y <= -3.0f  ? 0.0f                                                            \
-      : y >= 3.0f ? 1.0f                                                            \
-                  : y / 3.0f + 0.5f)                                                \
-    X(hardsigmoid, RELU6(x + 3.0f) * SIXTH, (y > 0.0f) & (y < 1.0f) ? SIXTH : 0.0f) \
-    X(leaky_relu, x<0.0f ? alpha * x : x, y> 0.0f ? 1.0f : alpha)                   \
-    X(elu, x > 0.0f ? x : alpha * (fr__exp(x) - 1.0f), y > 0.0f ? 1.0f : y + alpha) \
-    X(selu, SELU_SCALE *(x > 0.0f ? x : SELU_ALPHA * (fr__exp(x) - 1.0f)),          \
-      y > 0.0f ? SELU_SCALE : y + SELU_SCALE * SELU_ALPHA)                          \
-    X(tanh, fr__tanh(x), 1.0f - y * y)                                              \
+#define ACTIVATIONS(X)                                                                \
+    X(relu, x<0.0f ? 0.0f : x, y> 0.0f ? 1.0f : 0.0f)                                 \
+    X(gelu, fr__gelu(x), fr__gelu_slope(y))                                           \
+    X(gelu_exact, fr__gelu_exact(x), fr__gelu_exact_slope(y))                         \
+    X(silu, x *fr__sigmoid(x), fr__silu_slope(y))                                     \
+    X(relu6, RELU6(x), ((y > 0.0f) & (y < 6.0f)) ? 1.0f : 0.0f)                       \
+    X(hardswish, x *(RELU6(x + 3.0f) * SIXTH),                                        \
+      y <= -3.0f  ? 0.0f                                                              \
+      : y >= 3.0f ? 1.0f                                                              \
+                  : y / 3.0f + 0.5f)                                                  \
+    X(hardsigmoid, RELU6(x + 3.0f) * SIXTH, ((y > 0.0f) & (y < 1.0f)) ? SIXTH : 0.0f) \
+    X(leaky_relu, x<0.0f ? alpha * x : x, y> 0.0f ? 1.0f : alpha)                     \
+    X(elu, x > 0.0f ? x : alpha * (fr__exp(x) - 1.0f), y > 0.0f ? 1.0f : y + alpha)   \
+    X(selu, SELU_SCALE *(x > 0.0f ? x : SELU_ALPHA * (fr__exp(x) - 1.0f)),            \
+      y > 0.0f ? SELU_SCALE : y + SELU_SCALE * SELU_ALPHA)                            \
+    X(tanh, fr__tanh(x), 1.0f - y * y)                                                \
     X(sigmoid, fr__sigmoid(x), y *(1.0f - y))
 
 #define DEFINE(name, value, slope)                                     \
