@@ -22,7 +22,7 @@ static const struct {
     {FR_OP_MEAN_TIME, 1e-5}, {FR_OP_LAST_TIME, 1e-5},    {FR_OP_CROSS_ENTROPY, 1e-5},
     {FR_OP_SLICE, 1e-5},     {FR_OP_REVERSE_TIME, 1e-5}, {FR_OP_CROSS_ATTENTION, 1e-5},
     {FR_OP_SDPA, 1e-5},      {FR_OP_SELECT, 1e-5},       {FR_OP_TRANSPOSE, 1e-5},
-    {FR_OP_RESHAPE, 1e-5},   {FR_OP_PAD, 1e-5},
+    {FR_OP_MATMUL, 1e-5},    {FR_OP_RESHAPE, 1e-5},      {FR_OP_PAD, 1e-5},
 };
 
 /* PyTorch computed with floats; here the inputs are rounded to 8 bits, too. */
