@@ -30,6 +30,7 @@ typedef struct fr_shape {
 #define FR_OPERATOR_LIST(X)                                                                        \
     X(INPUT, "input", "data fed from outside")                                                     \
     X(LINEAR, "linear", "(..., in) -> (..., out)")                                                 \
+    X(MATMUL, "matmul", "(..., M, K), (..., K, N) -> (..., M, N)")                                 \
     X(CONV2D, "conv2d", "(C, H, W) -> (out, H', W')")                                              \
     X(BATCH_NORM, "batch_norm", "(C, H, W) or (C) -> same")                                        \
     X(LAYER_NORM, "layer_norm", "(..., D) -> same, over the last dimension")                       \

@@ -8,6 +8,7 @@
 static const fr__op_rule rules[FR_OPERATOR_COUNT] = {
     [FR_OP_INPUT] = {0, 0, fr__infer_input},
     [FR_OP_LINEAR] = {1, 1, fr__infer_linear},
+    [FR_OP_MATMUL] = {2, 2, fr__infer_matmul},
     [FR_OP_CONV2D] = {1, 1, fr__infer_conv2d},
     [FR_OP_BATCH_NORM] = {1, 1, fr__infer_batch_norm},
     [FR_OP_LAYER_NORM] = {1, 1, fr__infer_layer_norm},

@@ -64,6 +64,7 @@ void fr__op_flops(fr__infer *t, double forward, double back_input, double back_w
 
 fr_status fr__infer_input(fr__infer *t);
 fr_status fr__infer_linear(fr__infer *t);
+fr_status fr__infer_matmul(fr__infer *t);
 fr_status fr__infer_conv2d(fr__infer *t);
 fr_status fr__infer_embedding(fr__infer *t);
 fr_status fr__infer_attention(fr__infer *t);

@@ -1,5 +1,5 @@
-/* op_matrix.c -- operators whose work is matrix products: linear, conv2d, lstm; and embedding, a
- * product with a one-hot matrix.
+/* op_matrix.c -- operators whose work is matrix products: linear, matmul, conv2d, lstm; and
+ * embedding, a product with a one-hot matrix.
  *
  * Parameters have PyTorch's names and layouts: weights (out, in, ...), LSTM gates i, f, g, o. */
 #include "graph/op.h"
@@ -23,6 +23,26 @@ fr_status fr__infer_linear(fr__infer *t)
     double product = 2 * rows * (double)in * (double)out;
     double bias = has_bias ? rows * (double)out : 0;
     fr__op_flops(t, product + bias, product, product + bias);
+    return FR_OK;
+}
+
+fr_status fr__infer_matmul(fr__infer *t)
+{
+    char a[96], b[96];
+    for (int i = 0; i < 2; i++) FR_TRY(fr__op_input(t, i, FR_F32, 2, FR_MAX_DIMS));
+    const fr_shape *left = &t->in[0]->shape, *right = &t->in[1]->shape;
+    int last = left->n_dims - 1;
+    bool fits = right->n_dims == left->n_dims && left->dim[last] == right->dim[last - 1];
+    for (int i = 0; i < last - 1; i++) fits = fits && left->dim[i] == right->dim[i];
+    if (!fits)
+        return fr__op_fail(t, "input %s is %s and input %s is %s; it takes %s", t->in[0]->name,
+                           fr_shape_text(left, a, sizeof a), t->in[1]->name,
+                           fr_shape_text(right, b, sizeof b), fr__op_about(t->node->op));
+    fr_shape y = *left;
+    y.dim[last] = right->dim[last];
+    fr__op_output(t, y);
+    double product = 2 * (double)fr_shape_count(left) * (double)y.dim[last];
+    fr__op_flops(t, product, 2 * product, 0);
     return FR_OK;
 }
 

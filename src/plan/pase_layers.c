@@ -108,6 +108,14 @@ static void add_attention(maker *m, const fr_node *node)
     l->parts[FR__OUT] = node->attrs.attention.heads;
 }
 
+/* The second input takes the place of weights, but has as many copies as the first one. */
+static void add_matmul(maker *m, int i, const fr_node *node)
+{
+    double n = (double)last_dim(&node->shape), k = (double)last_dim(shape_of(m, node->inputs[0]));
+    fr__layer *l = add(m, node, words(m, i) / n, n, k);
+    l->products = 3 * words(m, i) * k;
+}
+
 static void add_joint(maker *m, int i, const fr_node *node)
 {
     double n = (double)features(&node->shape);
@@ -139,6 +147,7 @@ static bool take(maker *m, int i)
     case FR_OP_ATTENTION:
     case FR_OP_CROSS_ATTENTION:
     case FR_OP_SDPA: add_attention(m, node); break;
+    case FR_OP_MATMUL: add_matmul(m, i, node); break;
     case FR_OP_ADD:
     case FR_OP_MUL:
     case FR_OP_SUBTRACT:

@@ -174,6 +174,7 @@ static void nan_goes_through(void **state)
         "a = x 2,4,4; b = flatten a; y = linear b out=3",
         "a = x 32; y = linear a out=3",
         "a = x 4; b = x 4; y = add a b",
+        "a = x 4,3; b = x 3,2; y = matmul a b",
         "a = x 4,3; b = x 4,2; y = concat a b axis=1",
         "a = x 4,3; y = slice a to=2",
         "a = x 4,3; y = slice a axis=1 from=1 to=3",

@@ -37,6 +37,16 @@ static const struct {
     {FR_OP_SLICE, 1e-5},      {FR_OP_REVERSE_TIME, 1e-5},  {FR_OP_CROSS_ATTENTION, 1e-5},
     {FR_OP_SDPA, 1e-5},       {FR_OP_SELECT, 1e-5},        {FR_OP_TRANSPOSE, 1e-5},
     {FR_OP_RESHAPE, 1e-5},    {FR_OP_PAD, 1e-5},
+    {FR_OP_LINEAR, 1e-5},    {FR_OP_CONV2D, 1e-4},       {FR_OP_BATCH_NORM, 1e-5},
+    {FR_OP_RELU, 1e-5},      {FR_OP_LAYER_NORM, 1e-5},   {FR_OP_GELU, 1e-5},
+    {FR_OP_SELU, 1e-5},      {FR_OP_TANH, 1e-5},         {FR_OP_SIGMOID, 1e-5},
+    {FR_OP_MAX_POOL, 1e-5},  {FR_OP_AVG_POOL, 1e-5},     {FR_OP_GLOBAL_POOL, 1e-5},
+    {FR_OP_ADD, 1e-5},       {FR_OP_CONCAT, 1e-5},       {FR_OP_FLATTEN, 1e-5},
+    {FR_OP_EMBEDDING, 1e-5}, {FR_OP_ATTENTION, 1e-5},    {FR_OP_LSTM, 1e-4},
+    {FR_OP_MEAN_TIME, 1e-5}, {FR_OP_LAST_TIME, 1e-5},    {FR_OP_CROSS_ENTROPY, 1e-5},
+    {FR_OP_SLICE, 1e-5},     {FR_OP_REVERSE_TIME, 1e-5}, {FR_OP_CROSS_ATTENTION, 1e-5},
+    {FR_OP_SDPA, 1e-5},      {FR_OP_SELECT, 1e-5},       {FR_OP_TRANSPOSE, 1e-5},
+    {FR_OP_MATMUL, 1e-5},    {FR_OP_RESHAPE, 1e-5},      {FR_OP_PAD, 1e-5},
 };
 
 /* PyTorch computed with floats; here the inputs are rounded to 8 bits, too. */

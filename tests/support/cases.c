@@ -4,6 +4,8 @@
 const net_case operator_cases[] = {
     {"a = x 5; y = linear a out=4", 3, 0},
     {"a = x 3,6; y = linear a out=5 no_bias=1", 2, 0},
+    {"a = x 3,4; b = x 4,5; y = matmul a b", 2, 0},
+    {"a = x 2,3,4; b = x 2,4,2; y = matmul a b", 2, 0},
     {"a = x 3,5,6; y = conv2d a out=4 kernel=3,3 pad=1,1", 2, 0},
     {"a = x 4,7,6; y = conv2d a out=6 kernel=3,2 stride=2,1 pad=1,0 groups=2 no_bias=1", 2, 0},
     {"a = x 3,6,6; y = conv2d a out=3 kernel=3,3 stride=2,2 pad=1,1 groups=3", 1, 0},
@@ -115,6 +117,11 @@ const net_case network_cases[] = {
     {"a = x 1024; b = linear a out=20; y = gelu b", 33, 0},
     {"a = x 3,16; y = lstm a hidden=256", 2, 1e-4},
     {"a = x 3,16; y = lstm a hidden=1024 projection=16", 3, 1e-4},
+    {"a = x 3,17,33; b = x 3,33,20; y = matmul a b", 3, 0},
+    {"a = x 70,50; b = x 50,90; y = matmul a b", 1, 0},
+    {"a = x 19,19; b = matmul a a; c = matmul b a; y = add c a", 2, 0},
+    {"a = data 2,2,5,4; b = x 2,2,4,3; y = matmul a b", 2, 0},
+    {"a = x 2,5,4; b = data 2,4,3; y = matmul a b", 2, 0},
     /* Convolutions: channels that fill no vector, and those that do. */
     {"a = x 3,9,9; y = conv2d a out=5 kernel=3,3 pad=1,1", 1, 0},
     {"a = x 7,8,8; y = conv2d a out=13 kernel=3,3 stride=2,2 pad=1,1", 3, 1e-4},

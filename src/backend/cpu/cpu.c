@@ -31,6 +31,7 @@
     X(RESHAPE, fr__cpu_flatten, false, false)          \
     X(FLATTEN, fr__cpu_flatten, false, false)          \
     X(LINEAR, fr__cpu_linear, false, true)             \
+    X(MATMUL, fr__cpu_matmul, false, false)            \
     X(LAYER_NORM, fr__cpu_layer_norm, false, true)     \
     X(RELU, fr__cpu_activation, true, true)            \
     X(GELU, fr__cpu_activation, true, true)            \

@@ -10,6 +10,7 @@
 #include "backend/cpu/floats.h"
 
 /* Makers, one file each. */
+fr_status fr__cpu_matmul(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__cpu_conv2d(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 bool fr__cpu_conv2d_is_small(const fr__kernel_spec *spec);
 fr_status fr__cpu_conv2d_small(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);

@@ -45,6 +45,7 @@ static void ref_parallel(fr_device *dev, size_t n, size_t grain, fr_range_fn bod
 
 #define MAKERS(X)                           \
     X(LINEAR, fr__ref_linear)               \
+    X(MATMUL, fr__ref_matmul)               \
     X(CONV2D, fr__ref_conv2d)               \
     X(BATCH_NORM, fr__ref_batch_norm)       \
     X(LAYER_NORM, fr__ref_layer_norm)       \

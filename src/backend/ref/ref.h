@@ -17,6 +17,7 @@ fr_status fr__ref_kernel(const fr__kernel_spec *spec, fr_arena *arena, size_t by
 fr_status fr__ref_identity(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 
 fr_status fr__ref_linear(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
+fr_status fr__ref_matmul(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__ref_conv2d(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__ref_batch_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
 fr_status fr__ref_layer_norm(const fr__kernel_spec *spec, fr_arena *arena, fr__kernel **out);
