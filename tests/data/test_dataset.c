@@ -47,7 +47,7 @@ static void listed_keys(void **state)
     } sets[] = {
         {"synthetic", "{name: synthetic, n: 1, n_eval: 1, seed: 1, XX: 1}"},
         {"text", "{name: text, path: '@/text', eval_path: '@/text', eval_fraction: 0.5, context: 4,"
-                 " tokens: bytes, vocab: 256, XX: 1}"},
+                 " tokens: bytes, tokenizer: '', vocab: 256, XX: 1}"},
         {"tsv", "{name: tsv, path: '@', eval_path: '@/train.tsv', context: 4, vocab: 9, "
                 "lower: true, separator: tab, text_column: 2, XX: 1}"},
         {"pairs", "{name: pairs, train: ['@/text', '@/text'], eval: ['@/text', '@/text'], "
