@@ -30,6 +30,11 @@ same "$(field still/summary.json steps)" 6 "updates after a resume"
 run 0 train net.yaml --out still "${still[@]}" --set train.stop.patience=3 --resume
 same "$(field still/summary.json steps)" 8 "updates with more patience"
 
+# A checkpoint whose evaluation was not judged (it was interrupted, or nothing judged) is judged first.
+run 0 train net.yaml --out later --set train.optimizer.lr=0 --set train.optimizer.momentum=0 --set train.steps=8 --quiet
+run 0 train net.yaml --out later "${still[@]}" --resume --quiet
+same "$(field later/summary.json steps) $(best later | cut -d' ' -f1)" "12 8" "updates, and the best"
+
 # --- a run that learns: the best is the least of all evaluations, and is kept ---
 run 0 train net.yaml --out whole --set run.keep_best=true --quiet
 evaluations whole eval_loss >all
