@@ -144,8 +144,8 @@ static void settings(void **state)
 static void rare_settings(void **state)
 {
     static const char *const texts[] = {
-        "parallel: {weights: stash, messages: bf16, xpipe: {}, pipemare: {}, recompute: true, "
-        "memory: 1 GB}",
+        "parallel: {weights: stash, messages: bf16, xpipe: {}, pipemare: {}, recompute: true}",
+        "parallel: {memory: 1 GB}",
         "parallel: {schedule_file: README.md, profile: README.md}",
         "parallel: {cluster: README.md, devices: [0], emulation: {}}",
         "run: {fault: 'error:worker=0,step=1'}",
