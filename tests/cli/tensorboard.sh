@@ -40,12 +40,12 @@ done
 
 # metrics.csv: the numbers of metrics.jsonl, and nothing where there is none.
 same "$(head -1 run/metrics.csv)" \
-    step,samples,loss,lr,samples_per_s,elapsed_s,grad_norm,eval_loss,eval_accuracy "columns"
+    step,samples,loss,lr,samples_per_s,elapsed_s,grad_norm,eval_loss,eval_accuracy,eval_mae,eval_perplexity "columns"
 same "$(tail -n +2 run/metrics.csv | cut -d, -f1 | tr '\n' ' ')" "1 2 3 4 5 6 7 " "steps"
 sed 's/"[a-z_]*": //g; s/[{} ]//g' run/metrics.jsonl >numbers
 tail -n +2 run/metrics.csv | sed 's/,,*/,/g; s/,$//' >rows
 cmp numbers rows || fail "metrics.csv and metrics.jsonl have other numbers"
-same "$(tail -n +2 run/metrics.csv | tr -dc ',\n' | sort -u)" ",,,,,,,," "commas"
+same "$(tail -n +2 run/metrics.csv | tr -dc ',\n' | sort -u)" ",,,,,,,,,," "commas"
 
 # Ctrl-C: all measurements are in all files, including those not yet flushed.
 begin train net.yaml --out stopped "${endless[@]}" --quiet

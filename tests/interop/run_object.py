@@ -31,9 +31,9 @@ typedef struct {
     int input_dtype;
     fr_shape target;
     int64_t n_classes, vocab;
-    bool has_length;
+    bool has_length, has_float_targets;
 } fr_data_info;
-typedef struct { const void *input; const int32_t *target; const int32_t *length; } fr_samples;
+typedef struct { const void *input; const void *target; const int32_t *length; } fr_samples;
 typedef struct {
     fr_data_info info;
     void *read, *user;
@@ -46,6 +46,7 @@ typedef struct {
     int64_t step, n_steps, samples;
     double loss, lr, samples_per_s, elapsed_s, left_s, grad_norm, eval_loss, eval_accuracy;
     const char *checkpoint, *out;
+    double eval_mae, eval_perplexity;
 } fr_progress;
 typedef struct {
     size_t size;
