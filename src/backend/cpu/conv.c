@@ -200,14 +200,14 @@ static fr_status make_forward(conv *c, const fr__kernel_spec *spec, fr_arena *ar
     if (status == FR_OK && !c->dw)
         status =
             fr__md_keep(k, dnnl_primitive_desc_query_md(desc, dnnl_query_weights_md, 0), &c->dw);
+    fr__md b = c->b;
     c->w = c->dw;
     if (status == FR_OK) status = fr__md_as(k, k->w_type, &c->w);
+    if (status == FR_OK && b) status = fr__md_as(k, k->w_type, &b);
     if (status != FR_OK) {
         dnnl_primitive_desc_destroy(desc);
         return status;
     }
-    fr__md b = c->b;
-    if (b) FR_TRY(fr__md_as(k, k->w_type, &b));
     const fr__arg args[] = {{.id = DNNL_ARG_SRC, .md = c->x_given},
                             {.id = DNNL_ARG_WEIGHTS, .md = c->w},
                             {.id = DNNL_ARG_DST, .md = c->y_given, .is_output = true},
