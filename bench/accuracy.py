@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What asynchronous pipelines lose against one worker, and what prediction recovers.
 
-    bench/accuracy.py [--task conv|plain|vgg|gpt|text|lstm] [--build DIR] [--out DIR]
+    bench/accuracy.py [--task conv|plain|residual|vgg|gpt|text|lstm] [--build DIR] [--out DIR]
                       [--data PATH] [--stages 4,8] [--seeds 1,2,3] [--methods A,B,...]
                       [--micro 1,4] [--rates A,B,...] [--same-time CLUSTER] [--set KEY=VALUE]...
                       [--jobs N] [--quick] [--json FILE] [--check]
@@ -11,6 +11,7 @@ seeds, and the range) and how well weights were predicted. Tasks:
 
     conv   eight convolutions with batch norm on Fashion-MNIST (bench/accuracy.yaml): accuracy
     plain  the same without batch norm, momentum 0.9: accuracy
+    residual  two residual blocks with batch norm (bench/accuracy-residual.yaml): accuracy
     vgg    VGG-16 with batch norm on CIFAR-10, --data FOLDER (bench/accuracy-vgg.yaml): accuracy
     gpt    a transformer that learns a text, --data FILE (bench/accuracy-gpt.yaml): loss
     text   a transformer that classifies texts, --data FOLDER (bench/accuracy-text.yaml): accuracy
@@ -46,11 +47,12 @@ import sys
 import harness
 from harness import HERE
 
-TASKS = {"conv": "accuracy.yaml", "plain": "accuracy.yaml", "vgg": "accuracy-vgg.yaml",
+TASKS = {"conv": "accuracy.yaml", "plain": "accuracy.yaml",
+         "residual": "accuracy-residual.yaml", "vgg": "accuracy-vgg.yaml",
          "gpt": "accuracy-gpt.yaml", "text": "accuracy-text.yaml", "lstm": "accuracy-lstm.yaml"}
 NEEDS_DATA = {"vgg": "a folder of CIFAR-10", "gpt": "a text of a megabyte or so",
               "text": "a folder with train.tsv and test.tsv", "lstm": "the same as text"}
-HAS_BATCH_NORM = ("conv", "vgg")
+HAS_BATCH_NORM = ("conv", "residual", "vgg")
 # Micro-batches per mini-batch, with the same samples per update for all; None: one per stage.
 MICRO = {"vanilla-async": 1, "pipedream": 1, "pipedream-2bw": None, "spectrain": 1, "xpipe": 2,
          "pipeoptim": 1, "paci": 2, "forerun": 1}
