@@ -110,7 +110,7 @@ const net_case network_cases[] = {
     {"a = x 13,40; y = linear a out=31", 3, 0},
     /* Weights of more than 4 MB, which may be padded, or have their gradient made in parts. */
     {"a = x 1021; y = linear a out=1030", 2, 0},
-    {"a = x 1024; b = linear a out=1025; y = relu b", 2, 0},
+    {"a = x 1024; b = linear a out=1025; y = gelu b", 2, 0},
     /* Few rows, long rows of weights: odd numbers of both, gradients that are added. */
     {"a = x 272; y = linear a out=13", 7, 0},
     {"a = x 1040; b = linear a out=300; c = linear a out=300; y = add b c", 5, 0},
